@@ -7,6 +7,8 @@ pub const FRAME_BYTES_MAX: usize = 4 << 20;
 pub const RESULT_BYTES_MAX: usize = 256 << 10;
 /// Unacknowledged results carried by `Hello`, bytes together; the rest follow (`completion.md`).
 pub const HELLO_RESULTS_BYTES_MAX: usize = 1 << 20;
+/// Commands in flight that `Hello` names; one left out is delivered again and recognised.
+pub const HELLO_IN_FLIGHT_MAX: usize = 128;
 /// One blob, bytes (F-Q8).
 pub const BLOB_BYTES_MAX: u64 = 64 << 20;
 /// One chunk of a blob, bytes.
@@ -68,8 +70,6 @@ pub const JOIN_TOKEN_BYTES_MAX: u64 = 4 << 10;
 pub const TEXT_BYTES_MAX: usize = 4 << 10;
 /// The message of a `SessionEnd`, bytes.
 pub const SESSION_END_MESSAGE_BYTES_MAX: usize = 1 << 10;
-/// Commands a `Hello` names as accepted and not settled.
-pub const HELLO_IN_FLIGHT_MAX: usize = 128;
 /// Capabilities a `Hello` names.
 pub const CAPABILITIES_MAX: usize = 64;
 /// Updates in one `CommandUpdates`, and the bytes of their results together.
