@@ -28,3 +28,6 @@ pub use body::{
 pub use error::WireError;
 pub use gateway::{decode_gateway_frame, encode_gateway_frame};
 pub use prost::{Message, Name};
+
+#[cfg(test)]
+mod tests;
