@@ -94,3 +94,19 @@ fn a_packed_message_unpacks_only_as_its_own_type() {
         Err(WireError::Decode { message: "NodeRebootRequest", .. })
     ));
 }
+
+#[test]
+fn the_attempt_is_outside_the_signed_bytes() {
+    let body = v1::CommandBody { id: "01J".into(), ..Default::default() }.encode_to_vec();
+    let signed = model::frame::Signed { body, kid: "k".into(), chain: vec![], signature: vec![7; 64] };
+    let arrived = [1, 2].map(|attempt| {
+        let delivery = model::frame::Delivery { signed: signed.clone(), attempt };
+        let bytes = encode_gateway_frame(GatewayFrame::Command(delivery)).expect("small");
+        match decode_gateway_frame(&bytes).expect("a frame") {
+            GatewayFrame::Command(delivery) => delivery,
+            other => panic!("{other:?}"),
+        }
+    });
+    assert_eq!((arrived[0].attempt, arrived[1].attempt), (1, 2));
+    assert!(arrived.iter().all(|delivery| delivery.signed == signed), "a resend carries the stored bytes");
+}
