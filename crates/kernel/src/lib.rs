@@ -10,12 +10,17 @@
 //! Not here: keys and signatures (signing comes in as a closure, verifying is the verifier's), the
 //! wire, and any clock but the injected one.
 
+pub mod access;
+pub mod blobs;
 pub mod commands;
 pub mod db;
 pub mod events;
 pub mod join;
 pub mod leases;
+pub mod nodes;
 pub mod outbox;
+pub mod places;
+pub mod retention;
 pub mod sessions;
 pub mod settings;
 pub mod status;
