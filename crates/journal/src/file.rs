@@ -1,8 +1,8 @@
 //! The journal on a real disk: `journal.db` in a directory, held by one process at a time.
 //!
 //! The lock is an flock(2) on the directory itself: it outlives renames of the file, needs no file
-//! of its own, and is there before the first journal. Files are made with mode 0600 and links are
-//! not followed. Growth allocates the blocks and then writes real zeroes, so that an append changes
+//! of its own, and is there before the first journal. Files are made with mode 0600, and a link in
+//! place of a file is not followed. Growth allocates the blocks and then writes real zeroes, so that an append changes
 //! neither the file's size nor its extents and its fdatasync has no metadata to commit.
 
 use crate::storage::{JOURNAL_NAME, STAGED_NAME, Storage};
@@ -52,7 +52,7 @@ impl FileStorage {
             let path = directory.to_owned();
             move |error: Errno| FileError::Io { step, path, source: error.into() }
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(directory, flags, Mode::empty()).map_err(failed("open"))?;
         match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

@@ -58,5 +58,9 @@ pub fn check(context: &CheckContext<'_>, outside: &impl Outside, body: &CommandB
     }
 
     // 6. BUSY
-    if context.has_credit && context.has_journal_room { Verdict::Accept(kind) } else { Verdict::Reject(RejectReason::Busy) }
+    if context.has_credit && context.has_journal_room {
+        Verdict::Accept(kind)
+    } else {
+        Verdict::Reject(RejectReason::Busy)
+    }
 }

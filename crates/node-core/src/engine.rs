@@ -10,7 +10,8 @@ use crate::outside::Outside;
 use crate::rules;
 use crate::time::ServerClock;
 use model::frame::{
-    AgentFrame, Any, CommandBody, CommandResult, Delivery, GatewayFrame, InventoryReport, Report, Signed, StatusReport,
+    AgentFrame, Any, CommandBody, CommandResult, CommandUpdate, Delivery, GatewayFrame, InventoryReport, Report,
+    Signed, StatusReport, UpdateState,
 };
 use model::{
     BootId, CommandId, EventClass, IncarnationId, Kind, Lane, NodeId, RejectReason, Role, ServerTimeMs, SessionEnd,
@@ -56,9 +57,17 @@ pub enum Input {
     /// The commit of this ticket is on disk.
     Committed(Ticket),
     /// A piece of work ended.
-    Finished { id: CommandId, result: WorkResult },
+    Finished {
+        id: CommandId,
+        result: WorkResult,
+    },
     /// The daemon observed something.
-    Observed { class: EventClass, kind: String, attributes: Vec<(String, String)>, body: Option<Any> },
+    Observed {
+        class: EventClass,
+        kind: String,
+        attributes: Vec<(String, String)>,
+        body: Option<Any>,
+    },
     Status(StatusReport),
     Inventory(InventoryReport),
     Tick,
@@ -381,8 +390,20 @@ impl<O: Outside> Engine<O> {
         self.lazy_since.get_or_insert(now);
     }
 
+    /// Progress that leaves in one step leaves in one frame.
     pub(crate) fn send(&mut self, frame: AgentFrame) {
-        self.out.push(Output::Send(frame));
+        let last = self.out.iter_mut().rev().find_map(|output| match output {
+            Output::Send(frame) => Some(frame),
+            _ => None,
+        });
+        match (frame, last) {
+            (AgentFrame::Updates(more), Some(AgentFrame::Updates(updates)))
+                if is_progress(updates) && is_progress(&more) =>
+            {
+                updates.extend(more);
+            }
+            (frame, _) => self.out.push(Output::Send(frame)),
+        }
     }
 
     pub(crate) fn decide(&mut self, decision: Decision) {
@@ -393,9 +414,26 @@ impl<O: Outside> Engine<O> {
         self.outside.encode_result(&CommandResult { code: code.into(), message: message.into(), value })
     }
 
-    pub(crate) fn report(&self, now: Instant, kind: String, mut attributes: Vec<(String, String)>, body: Option<Any>) -> Vec<u8> {
+    pub(crate) fn report(
+        &self,
+        now: Instant,
+        kind: String,
+        mut attributes: Vec<(String, String)>,
+        body: Option<Any>,
+    ) -> Vec<u8> {
         attributes.sort();
         let observed_at = if self.clock.is_told() { self.clock.now(now) } else { ServerTimeMs::default() };
-        self.outside.encode_report(&Report { node_id: self.config.node_id.clone(), kind, attributes, body, observed_at })
+        self.outside.encode_report(&Report {
+            node_id: self.config.node_id.clone(),
+            kind,
+            attributes,
+            body,
+            observed_at,
+        })
     }
+}
+
+/// Updates without results, which are small.
+fn is_progress(updates: &[CommandUpdate]) -> bool {
+    updates.len() < 64 && updates.iter().all(|update| !matches!(update.state, UpdateState::Done(_)))
 }

@@ -51,7 +51,8 @@ impl<O: Outside> Engine<O> {
         let mut bytes = 0;
         for event in self.journal.events_after(sent_to) {
             bytes += event_bytes(event) as usize;
-            if !events.is_empty() && (events.len() == limits::EVENT_BATCH_MAX || bytes > limits::EVENT_BATCH_BYTES_MAX) {
+            if !events.is_empty() && (events.len() == limits::EVENT_BATCH_MAX || bytes > limits::EVENT_BATCH_BYTES_MAX)
+            {
                 break;
             }
             events.push(event.clone());

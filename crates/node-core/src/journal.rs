@@ -50,7 +50,9 @@ pub struct Entry {
 pub enum EntryState {
     Accepted,
     /// A self-terminating effect was about to start in this boot.
-    Running { boot_id: BootId },
+    Running {
+        boot_id: BootId,
+    },
     Done(DoneEntry),
 }
 
@@ -67,10 +69,23 @@ pub struct DoneEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// The first record of a journal.
-    Created { node_id: NodeId, journal_id: JournalId, birth: ServerTimeMs, time_mark: ServerTimeMs },
+    Created {
+        node_id: NodeId,
+        journal_id: JournalId,
+        birth: ServerTimeMs,
+        time_mark: ServerTimeMs,
+    },
     Accepted(Accepted),
-    Running { id: CommandId, boot_id: BootId },
-    Done { id: CommandId, settled: Settled, boot_id: BootId, at: ServerTimeMs },
+    Running {
+        id: CommandId,
+        boot_id: BootId,
+    },
+    Done {
+        id: CommandId,
+        settled: Settled,
+        boot_id: BootId,
+        at: ServerTimeMs,
+    },
     ResultsAcked(Vec<CommandId>),
     Swept(Vec<CommandId>),
     Event(Event),
@@ -79,7 +94,11 @@ pub enum Mutation {
     EventsAcked(u64),
     Epoch(u64),
     TimeMark(ServerTimeMs),
-    Spec { generation: u64, spec_hash: String, signed: Signed },
+    Spec {
+        generation: u64,
+        spec_hash: String,
+        signed: Signed,
+    },
 }
 
 /// Bounds, at most those of `model::limits`; `config.toml` may lower them.
@@ -173,7 +192,9 @@ impl JournalState {
             Mutation::Created { .. } => {}
             Mutation::Accepted(accepted) => self.accept(accepted),
             Mutation::Running { id, boot_id } => {
-                if let Some(entry) = self.commands.get_mut(id).filter(|entry| !matches!(entry.state, EntryState::Done(_))) {
+                if let Some(entry) =
+                    self.commands.get_mut(id).filter(|entry| !matches!(entry.state, EntryState::Done(_)))
+                {
                     entry.state = EntryState::Running { boot_id: boot_id.clone() };
                 }
             }

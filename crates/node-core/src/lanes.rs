@@ -37,10 +37,6 @@ impl Lanes {
         }
     }
 
-    pub fn credits_used(&self) -> usize {
-        self.credits_used.values().map(BTreeSet::len).sum()
-    }
-
     pub fn enqueue(&mut self, id: &CommandId, lane: Lane, resources: Vec<String>) {
         self.queue.push(Queued { id: id.clone(), lane, resources });
     }

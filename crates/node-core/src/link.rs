@@ -27,6 +27,8 @@ const WELCOME_WITHIN_MS: u64 = 30_000;
 const UPDATES_MAX: usize = 256;
 /// The copy of the time mark beside the journal is renewed when the mark has moved this far.
 const MIRROR_EVERY_MS: i64 = 5 * 60_000;
+/// Frames kept while the epoch of a new session goes to disk.
+const EARLY_FRAMES_MAX: usize = 256;
 /// Accounted for each update in a frame beside its result.
 const UPDATE_OVERHEAD_BYTES: usize = 256;
 
@@ -34,9 +36,18 @@ const UPDATE_OVERHEAD_BYTES: usize = 256;
 pub(crate) enum Link {
     /// Before the start was recovered.
     Off,
-    Waiting { until: Instant, attempt: u32 },
-    Connecting { attempt: u32 },
-    Greeting { since: Instant, attempt: u32, results: VecDeque<CommandId> },
+    Waiting {
+        until: Instant,
+        attempt: u32,
+    },
+    Connecting {
+        attempt: u32,
+    },
+    Greeting {
+        since: Instant,
+        attempt: u32,
+        results: VecDeque<CommandId>,
+    },
     Settling(Box<Live>),
     Live(Box<Live>),
     Stopped,
@@ -56,6 +67,8 @@ pub(crate) struct Live {
     events_sent: u64,
     /// Asked to reconnect elsewhere at this time.
     drain_at: Option<Instant>,
+    /// Frames that came while the epoch was on its way to disk.
+    early: VecDeque<GatewayFrame>,
 }
 
 impl Link {
@@ -162,7 +175,14 @@ impl<O: Outside> Engine<O> {
             last_epoch: meta.last_epoch,
             applied_generation: meta.applied_generation,
             applied_spec_hash: meta.applied_spec_hash.clone(),
-            in_flight: self.executions.keys().chain(self.refusing.keys()).cloned().chain(deferred).take(limits::HELLO_IN_FLIGHT_MAX).collect(),
+            in_flight: self
+                .executions
+                .keys()
+                .chain(self.refusing.keys())
+                .cloned()
+                .chain(deferred)
+                .take(limits::HELLO_IN_FLIGHT_MAX)
+                .collect(),
             unacked_results,
             more_results: !results.is_empty(),
             capabilities: self.config.capabilities.clone(),
@@ -208,6 +228,7 @@ impl<O: Outside> Engine<O> {
                 live.heard_at = now;
                 self.live_frame(now, frame);
             }
+            (Link::Settling(live), frame) if live.early.len() < EARLY_FRAMES_MAX => live.early.push_back(frame),
             _ => self.end_session(now, SessionEnd::ProtocolError, "a frame before the session was up"),
         }
     }
@@ -253,6 +274,7 @@ impl<O: Outside> Engine<O> {
             is_resumed: false,
             events_sent: 0,
             drain_at: None,
+            early: VecDeque::new(),
         };
         self.link = Link::Settling(Box::new(live));
         let mut mutations = vec![Mutation::Epoch(epoch), Mutation::TimeMark(self.clock.mark())];
@@ -267,10 +289,12 @@ impl<O: Outside> Engine<O> {
     /// The epoch is on disk: say the rest of the results, then that the resume is done.
     pub(crate) fn welcomed_is_durable(&mut self, now: Instant) {
         match std::mem::replace(&mut self.link, Link::Stopped) {
-            Link::Settling(live) => {
+            Link::Settling(mut live) => {
                 self.decide(Decision::SessionUp { epoch: live.epoch });
+                let early = std::mem::take(&mut live.early);
                 self.link = Link::Live(live);
                 self.flush_results(now);
+                early.into_iter().for_each(|frame| self.frame(now, frame));
             }
             other => self.link = other,
         }

@@ -80,8 +80,7 @@ pub enum AppendError {
 impl AppendError {
     /// Whether the disk had no room (ENOSPC, EDQUOT).
     pub fn is_no_space(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        matches!(self, Self::Grow(e) | Self::Write(e) if matches!(e.kind(), StorageFull | QuotaExceeded))
+        matches!(self, Self::Grow(error) | Self::Write(error) if no_space(error))
     }
 }
 
@@ -106,4 +105,15 @@ pub enum RewriteError {
         #[source]
         source: io::Error,
     },
+}
+
+impl RewriteError {
+    /// Whether the disk had no room (ENOSPC, EDQUOT).
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Self::Stage { source, .. } if no_space(source))
+    }
+}
+
+fn no_space(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -33,10 +33,16 @@ impl SimFile {
     }
 
     pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) {
-        for_each_part(offset, bytes.len(), |index, at, part| {
-            let length = part.len();
-            bytes[part].copy_from_slice(&self.sector(index)[at..at + length]);
-        });
+        bytes.fill(0);
+        let end = offset + bytes.len() as u64;
+        let touched = sector_of(offset)..sector_of(end + SECTOR_BYTES as u64 - 1);
+        // The cache lies above the platter, so it is copied last.
+        for (index, sector) in self.platter.range(touched.clone()).chain(self.cache.range(touched)) {
+            let start = u64::from(*index) * SECTOR_BYTES as u64;
+            let (from, to) = (offset.max(start), end.min(start + SECTOR_BYTES as u64));
+            let part = (from - start) as usize..(to - start) as usize;
+            bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(&sector[part]);
+        }
     }
 
     /// Writes into the cache; the file is long enough or becomes so.
@@ -151,7 +157,7 @@ impl SimFile {
 
     /// Where a stray sector may land. Sector 0, the file's header, counts as acknowledged.
     fn targets(&self, misdirect: Misdirect) -> Vec<u32> {
-        let sectors = u32::try_from(self.length / SECTOR_BYTES as u64).expect("journals are small");
+        let sectors = sector_of(self.length);
         let written = |index: &u32| self.platter.contains_key(index);
         match misdirect {
             Misdirect::Never => Vec::new(),
@@ -164,7 +170,7 @@ impl SimFile {
     }
 
     pub(super) fn flip(&mut self, offset: u64, mask: u8) {
-        let (index, at) = ((offset / SECTOR_BYTES as u64) as u32, (offset % SECTOR_BYTES as u64) as usize);
+        let (index, at) = (sector_of(offset), (offset % SECTOR_BYTES as u64) as usize);
         if let Some(sector) = self.cache.get_mut(&index) {
             sector[at] ^= mask;
         }
@@ -174,7 +180,7 @@ impl SimFile {
     pub(super) fn truncate(&mut self, bytes: u64) {
         self.length = bytes;
         self.durable_length = bytes;
-        let (whole, rest) = ((bytes / SECTOR_BYTES as u64) as u32, (bytes % SECTOR_BYTES as u64) as usize);
+        let (whole, rest) = (sector_of(bytes), (bytes % SECTOR_BYTES as u64) as usize);
         let sectors = whole + u32::from(rest > 0);
         for map in [&mut self.platter, &mut self.cache] {
             map.retain(|index, _| *index < sectors);
@@ -186,6 +192,10 @@ impl SimFile {
     }
 }
 
+fn sector_of(offset: u64) -> u32 {
+    u32::try_from(offset / SECTOR_BYTES as u64).expect("journals are small")
+}
+
 /// Calls `part(sector, byte in it, range of the buffer)` for each sector that `length` bytes from `offset` touch.
 fn for_each_part(offset: u64, length: usize, mut part: impl FnMut(u32, usize, std::ops::Range<usize>)) {
     let mut done = 0;
@@ -193,7 +203,7 @@ fn for_each_part(offset: u64, length: usize, mut part: impl FnMut(u32, usize, st
         let position = offset + done as u64;
         let at = (position % SECTOR_BYTES as u64) as usize;
         let now = (length - done).min(SECTOR_BYTES - at);
-        part((position / SECTOR_BYTES as u64) as u32, at, done..done + now);
+        part(sector_of(position), at, done..done + now);
         done += now;
     }
 }

@@ -76,7 +76,12 @@ fn checks_refuse_in_the_pages_order() {
     let unlimited = |body: CommandBody| CommandBody { not_after: None, ..body };
     let nvml = || command("c", Kind::DiagNvml);
     let rows: Vec<(&str, CommandBody, &[u8], &str)> = vec![
-        ("another node's, and everything else wrong too", past(behind(foreign)), b"bad", "c rejected UNSUPPORTED| signed"),
+        (
+            "another node's, and everything else wrong too",
+            past(behind(foreign)),
+            b"bad",
+            "c rejected UNSUPPORTED| signed",
+        ),
         ("unknown kind", past(named_command("c", "host.paint")), b"bad", "c rejected UNSUPPORTED|"),
         ("another role's kind", past(command("c", Kind::BmcPower)), b"bad", "c rejected UNSUPPORTED|"),
         ("behind and past", past(behind(nvml())), b"bad", "c rejected STALE_GENERATION| signed"),

@@ -30,7 +30,12 @@ impl Outside for FakeOutside {
         let text = std::str::from_utf8(bytes).ok()?;
         let (node, generation) = text.split_once(' ')?;
         let generation = generation.parse().ok()?;
-        Some(DesiredStateBody { node_id: NodeId::new(node), generation, spec_hash: format!("hash{generation}"), full: vec![] })
+        Some(DesiredStateBody {
+            node_id: NodeId::new(node),
+            generation,
+            spec_hash: format!("hash{generation}"),
+            full: vec![],
+        })
     }
     fn can_hold_spec(&self, spec: &[u8]) -> bool {
         spec.is_empty()
@@ -232,8 +237,14 @@ impl Node {
             FakeOutside {
                 wire: next.wire.clone(),
                 roots: true,
-                implemented: [Kind::InventoryRefresh, Kind::DiagNvml, Kind::GpuReset, Kind::NodeReboot, Kind::LogsCollect]
-                    .into(),
+                implemented: [
+                    Kind::InventoryRefresh,
+                    Kind::DiagNvml,
+                    Kind::GpuReset,
+                    Kind::NodeReboot,
+                    Kind::LogsCollect,
+                ]
+                .into(),
                 signed: next.signed.clone(),
             },
             next.now,

@@ -43,7 +43,9 @@ fn one_batch_is_out_at_a_time_and_the_next_follows_the_ack() {
         observe(&mut node, EventClass::Transition, "a");
     }
     assert_eq!(batches(&node), [vec![1]]);
-    let ack = |journal: &str, seq| GatewayFrame::Ack(Ack { command_ids: vec![], events: Some((JournalId::new(journal), seq)) });
+    let ack = |journal: &str, seq| {
+        GatewayFrame::Ack(Ack { command_ids: vec![], events: Some((JournalId::new(journal), seq)) })
+    };
     node.input(Input::Frame(ack("another", 3)));
     assert_eq!(batches(&node), [vec![1]], "another journal's ack is not ours");
     node.input(Input::Frame(ack("j1", 1)));
@@ -131,7 +133,8 @@ fn a_snapshot_rebuilds_the_same_state() {
         let mut seq = 0;
         for _ in 0..40 {
             let id = CommandId::new(format!("c{}", rng.random_range(0..6)));
-            let settled = Settled { outcome: Outcome::Failed, result: vec![1; rng.random_range(0..50)], node_sig: None };
+            let settled =
+                Settled { outcome: Outcome::Failed, result: vec![1; rng.random_range(0..50)], node_sig: None };
             let boot_id = BootId::new("b");
             let mutation = match rng.random_range(0..9) {
                 0 => Mutation::Accepted(Accepted {

@@ -54,8 +54,17 @@ fn kinds_that_are_not_retry_safe_are_interrupted_by_a_crash() {
     assert_eq!(
         unsafe_kinds,
         [
-            "gpu.reset", "bmc.power", "bmc.firmware", "bmc.storage", "bmc.rotate", "site.httpProxy", "boot.kexec",
-            "disk.wipe", "deploy.image", "driver.invoke", "instance.snapshot"
+            "gpu.reset",
+            "bmc.power",
+            "bmc.firmware",
+            "bmc.storage",
+            "bmc.rotate",
+            "site.httpProxy",
+            "boot.kexec",
+            "disk.wipe",
+            "deploy.image",
+            "driver.invoke",
+            "instance.snapshot"
         ]
     );
     for kind in Kind::ALL.iter().filter(|kind| !kind.spec().retry_safe) {

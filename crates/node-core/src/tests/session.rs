@@ -226,3 +226,18 @@ fn a_newer_trust_bundle_is_adopted_before_the_time_is_judged() {
     answer(&mut node, welcome);
     assert_eq!(node.disconnects, [SessionEnd::TimeRefused], "the new roots already want a signature");
 }
+
+#[test]
+fn frames_that_come_before_the_epoch_is_durable_are_kept() {
+    let mut node = greeting();
+    node.slow_disk = true;
+    let welcome = node.welcome();
+    answer(&mut node, welcome);
+    node.deliver(&command("c1", Kind::InventoryRefresh));
+    assert!(
+        node.disconnects.is_empty()
+            && node.decisions.iter().all(|decision| !matches!(decision, Decision::Accepted { .. }))
+    );
+    while node.sync_one() {}
+    node.expect_updates(&["c1 ACKED", "c1 RUNNING"]);
+}

@@ -34,10 +34,10 @@ enum Action {
 
 fn a_record() -> impl Strategy<Value = (u8, usize)> {
     let size = prop_oneof![
-        8 => 1_usize..60,
-        4 => 425_usize..500,
-        4 => 200_usize..1500,
-        1 => 2000_usize..6000,
+        24 => 1_usize..60,
+        12 => 425_usize..500,
+        12 => 200_usize..1500,
+        3 => 2000_usize..6000,
         1 => prop::sample::select(vec![100_000, 130_000, 250_000, 262_144]),
     ];
     (prop_oneof![1 => Just(0_u8), 3 => any::<u8>()], size)
@@ -50,8 +50,8 @@ fn action() -> impl Strategy<Value = Action> {
         1 => Just(Action::FailWrite),
         1 => Just(Action::FailGrow),
         1 => Just(Action::FailSync),
-        1 => (0_usize..4).prop_map(|skip| Action::Rewrite { skip }),
-        3 => (0_u64..9).prop_map(Action::PowerFailsAfter),
+        2 => (0_usize..4).prop_map(|skip| Action::Rewrite { skip }),
+        5 => (0_u64..9).prop_map(Action::PowerFailsAfter),
         4 => (end, prop::option::weighted(0.3, (0_u64..6, any::<u64>()))).prop_map(|(end, open)| Action::Die(end, open)),
     ]
 }

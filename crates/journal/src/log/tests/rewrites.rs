@@ -81,7 +81,8 @@ fn a_crash_at_any_step_of_a_rewrite_leaves_the_old_records_or_the_new() {
 fn a_rewrite_without_space_leaves_the_log_as_it_was() {
     let (mut storage, mut log) = written();
     storage.fail_next_write();
-    assert!(matches!(log.rewrite(new().into_iter()), Err(RewriteError::Stage { .. })));
+    let error = log.rewrite(new().into_iter()).expect_err("no space");
+    assert!(matches!(&error, RewriteError::Stage { .. }) && error.is_no_space() && !log.is_poisoned());
     let refused = log.rewrite([record(1, RECORD_BYTES_MAX + 1)].into_iter());
     assert!(matches!(refused, Err(RewriteError::RecordSize { .. })));
     append(&mut log, &[record(9, 40)]).expect("append");
@@ -113,4 +114,23 @@ fn a_lost_sector_of_a_rewritten_file_is_corrupt() {
         image[index * SECTOR_BYTES..(index + 1) * SECTOR_BYTES].fill(0);
         corruption(&SimStorage::with_journal(1, &image));
     }
+}
+
+#[test]
+fn a_crash_while_the_log_is_made_leaves_none_or_an_empty_one() {
+    let (mut none, mut empty) = (0, 0);
+    for calls in 0..7 {
+        for seed in 0..10 {
+            let mut storage = SimStorage::new(seed);
+            storage.fail_after(calls);
+            let made = Log::open(storage.clone()).is_ok();
+            assert_eq!(made, calls == 6);
+            storage.crash(&mut SmallRng::seed_from_u64(seed), Misdirect::Unsynced);
+            let opened = open(&storage);
+            assert!(opened.records.is_empty() && !(made && opened.created));
+            none += u32::from(opened.created);
+            empty += u32::from(!opened.created);
+        }
+    }
+    assert!(none >= 50 && empty >= 10, "{none} {empty}");
 }
