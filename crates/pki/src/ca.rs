@@ -270,3 +270,6 @@ fn serving_name(name: &str) -> Result<SanType, CaError> {
 fn extension(oid: &Oid, content: Vec<u8>) -> CustomExtension {
     CustomExtension::from_oid_content(&oid.arcs, content)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use crate::der;
 use crate::fleet::FleetId;
 use crate::key::PublicKey;
 use crate::purpose::Purpose;
-use model::{NodeId, Role};
+use model::{Kind, NodeId, Role};
 use stdx::hex;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -231,6 +231,15 @@ fn parse_role(content: &[u8]) -> Option<(Role, Vec<String>)> {
     kinds.iter().all(|kind| is_kind_name(kind)).then_some((Role::parse(role)?, kinds))
 }
 
+/// The names of the kinds that a daemon of `role` runs, sorted: what its certificate allows unless an
+/// operator allows fewer.
+pub fn kinds_of(role: Role) -> Vec<String> {
+    let of_role = Kind::ALL.iter().filter(|kind| kind.spec().roles.contains(&role));
+    let mut names: Vec<String> = of_role.map(|kind| kind.name().to_owned()).collect();
+    names.sort();
+    names
+}
+
 pub(crate) fn is_kind_name(text: &str) -> bool {
     let ok = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
     (1..=KIND_BYTES_MAX).contains(&text.len()) && text.bytes().all(ok)
@@ -264,4 +273,44 @@ impl WorkerCertificate {
 
 pub(crate) fn purposes_extension(purposes: &[Purpose]) -> Vec<u8> {
     der::strings(purposes.iter().map(|purpose| purpose.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_can_be_certified_for_all_its_kinds() {
+        for role in Role::ALL {
+            let kinds = kinds_of(role);
+            assert!(!kinds.is_empty() && kinds.len() <= KINDS_MAX);
+            assert!(kinds.iter().all(|kind| is_kind_name(kind)));
+            assert_eq!(parse_role(&role_extension(role, &kinds)), Some((role, kinds)));
+        }
+    }
+
+    #[test]
+    fn a_role_extension_has_one_form() {
+        let good = role_extension(Role::Node, &["gpu.reset".to_owned()]);
+        for at in 0..good.len() {
+            assert_eq!(parse_role(&good[..at]), None);
+        }
+        assert_eq!(parse_role(&[good.as_slice(), &[0]].concat()), None);
+        let unknown = der::sequence(&[der::utf8("king"), der::strings(["gpu.reset"])]);
+        assert_eq!(parse_role(&unknown), None);
+        let spaced = der::sequence(&[der::utf8("node"), der::strings(["gpu reset"])]);
+        assert_eq!(parse_role(&spaced), None);
+    }
+
+    #[test]
+    fn a_spiffe_id_names_one_fleet_and_one_node() {
+        let (fleet, node) = (FleetId::random(), NodeId::new("node_1"));
+        let uri = spiffe_id(&fleet, &node);
+        assert_eq!(parse_spiffe_id(&uri), Some((fleet, node)));
+        for bad in
+            ["spiffe://f/node/", "spiffe://f/node/a/b", "spiffe://F/node/a", "https://f/node/a", "spiffe://f/site/a"]
+        {
+            assert_eq!(parse_spiffe_id(bad), None, "{bad}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Certificate requests (PKCS #10, RFC 2986): the proof that whoever asks holds the key. A request
 //! names nothing; what a node is called and may do is decided by JoinService.
 
+use crate::der;
 use crate::key::{CertificateSigner, KeyPair, PublicKey};
 use rcgen::{CertificateParams, DistinguishedName};
 use x509_parser::certification_request::X509CertificationRequest;
@@ -9,8 +10,8 @@ use x509_parser::prelude::FromDer;
 /// Longest request read, in bytes.
 pub const CSR_BYTES_MAX: usize = 4096;
 
-/// ecdsa-with-SHA256, 1.2.840.10045.4.3.2 (RFC 5758).
-const ECDSA_WITH_SHA256: [u8; 8] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+/// AlgorithmIdentifier of ecdsa-with-SHA256, 1.2.840.10045.4.3.2, without parameters (RFC 5758).
+const ECDSA_WITH_SHA256: [u8; 12] = [0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CsrError {
@@ -18,7 +19,7 @@ pub enum CsrError {
     Der,
     #[error("the request's key is not P-256")]
     Key,
-    #[error("the request is not signed with ECDSA and SHA-256")]
+    #[error("the request is not one signature with ECDSA and SHA-256 in DER")]
     Algorithm,
     #[error("the request is not signed by its own key")]
     Signature,
@@ -33,22 +34,24 @@ pub fn create(key: &KeyPair) -> Vec<u8> {
 }
 
 /// The key that a request proves possession of.
-pub fn verify(der: &[u8]) -> Result<PublicKey, CsrError> {
-    if der.len() > CSR_BYTES_MAX {
+pub fn verify(request_der: &[u8]) -> Result<PublicKey, CsrError> {
+    if request_der.len() > CSR_BYTES_MAX {
         return Err(CsrError::Der);
     }
-    let (rest, request) = X509CertificationRequest::from_der(der).map_err(|_| CsrError::Der)?;
+    let (rest, request) = X509CertificationRequest::from_der(request_der).map_err(|_| CsrError::Der)?;
     if !rest.is_empty() {
         return Err(CsrError::Der);
     }
     let info = &request.certification_request_info;
     let key = PublicKey::from_spki(info.subject_pki.raw).map_err(|_| CsrError::Key)?;
-    let algorithm = &request.signature_algorithm;
-    if algorithm.algorithm.as_bytes() != ECDSA_WITH_SHA256 || algorithm.parameters.is_some() {
+    // A use of a token binds to the hash of the request, so a request must have one spelling; the parser
+    // is lenient about tags, hence the comparison with what it should have read.
+    let signature = &request.signature_value;
+    let written = der::sequence(&[info.raw.to_vec(), ECDSA_WITH_SHA256.to_vec(), der::bit_string(&signature.data)]);
+    if written != request_der {
         return Err(CsrError::Algorithm);
     }
-    let signature = &request.signature_value;
-    if signature.unused_bits != 0 || !key.verifies_der(info.raw, &signature.data) {
+    if !key.verifies_der(info.raw, &signature.data) {
         return Err(CsrError::Signature);
     }
     Ok(key)

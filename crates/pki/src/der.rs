@@ -1,8 +1,9 @@
-//! The few lines of DER that the project's own certificate extensions need: sequences of UTF-8
-//! strings, definite minimal lengths, nothing else (X.690 section 8 and 10).
+//! The few lines of DER that the project needs beside its libraries: sequences of UTF-8 strings for its
+//! own extensions, bit strings; definite minimal lengths, nothing else (X.690 sections 8 and 10).
 
 const SEQUENCE: u8 = 0x30;
 const UTF8_STRING: u8 = 0x0c;
+const BIT_STRING: u8 = 0x03;
 
 /// Longest content written or read, in bytes.
 const CONTENT_BYTES_MAX: usize = 0xffff;
@@ -26,6 +27,11 @@ pub(crate) fn sequence(parts: &[Vec<u8>]) -> Vec<u8> {
 
 pub(crate) fn utf8(text: &str) -> Vec<u8> {
     tagged(UTF8_STRING, text.as_bytes())
+}
+
+/// A bit string of whole bytes.
+pub(crate) fn bit_string(bytes: &[u8]) -> Vec<u8> {
+    tagged(BIT_STRING, &[&[0], bytes].concat())
 }
 
 /// A sequence of UTF-8 strings.

@@ -157,9 +157,7 @@ mod tests {
                 &EncapsulatedSecret(enc),
                 &hex("4f6465206f6e2061204772656369616e2055726e"),
                 &hex("436f756e742d30"),
-                &hex(concat!(
-                    "5ad590bb8baa577f8619db35a36311226a896e7342a6d836d8b7bcd2f20b6c7f9076ac232e3ab2523f39513434"
-                )),
+                &hex("5ad590bb8baa577f8619db35a36311226a896e7342a6d836d8b7bcd2f20b6c7f9076ac232e3ab2523f39513434"),
                 &HpkePrivateKey::from(scalar),
             )
             .expect("open");

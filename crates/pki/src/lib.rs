@@ -31,6 +31,8 @@ pub mod roles;
 pub mod serve;
 pub mod show;
 pub mod signed;
+#[cfg(test)]
+mod testing;
 pub mod tls;
 pub mod token;
 pub mod verify;

@@ -38,6 +38,8 @@ purposes! {
     CommandResult = "command-result",
     /// A node: a report that the control plane acts on.
     EventReport = "event-report",
+    /// A node, with its current key: its next certificate, so that a relay cannot attach a request of its own.
+    RenewalRequest = "renewal-request",
     /// A node: a request for a secret.
     SecretRequest = "secret-request",
     /// A site agent: it saw this machine.
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn the_signed_bytes_are_domain_purpose_and_body() {
         assert_eq!(Purpose::ServerTime.signing_input(b"12"), b"bettercompute/sig/v1\0server-time\x0012");
-        assert_eq!(Purpose::ALL.len(), 14);
+        assert_eq!(Purpose::ALL.len(), 15);
         for purpose in Purpose::ALL {
             assert_eq!(Purpose::parse(purpose.name()), Some(*purpose));
             assert!(!purpose.name().contains('\0'));

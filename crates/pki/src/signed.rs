@@ -142,3 +142,6 @@ impl SigningIdentity {
         &self.key
     }
 }
+
+#[cfg(test)]
+mod tests;

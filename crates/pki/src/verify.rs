@@ -35,7 +35,8 @@ pub(crate) enum ChainFault {
     Unfit,
 }
 
-/// Verifies that one of `roots` certified `leaf` for `usage`, at `at_ms`.
+/// Verifies that one of `roots` certified `leaf` for `usage`, at `at_ms`. A root that cannot be read, or
+/// that comes after [`ROOTS_MAX`] others, certifies nothing.
 pub(crate) fn verify_leaf(
     leaf: &CertificateDer<'_>,
     roots: &[CertificateDer<'_>],
@@ -204,3 +205,6 @@ pub fn verify_serving_chain(
     let parsed = EndEntityCert::try_from(leaf).map_err(|_| ServingVerifyError::Unfit)?;
     parsed.verify_is_valid_for_subject_name(name).map_err(|_| ServingVerifyError::Name)
 }
+
+#[cfg(test)]
+mod tests;
