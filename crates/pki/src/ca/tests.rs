@@ -1,6 +1,8 @@
 use super::*;
 use crate::certificate::NodeCertificate;
-use crate::testing::{FLEET, HOUR_MS, NOW_MS, kinds, node_certificate, node_id};
+use crate::pin::Pin;
+use crate::testing::{FLEET, HOUR_MS, NOW_MS, SERVER, kinds, node_certificate, node_id};
+use crate::verify::{ServingVerifyError, verify_serving_chain};
 
 fn fleet() -> &'static FleetId {
     &FLEET.public.fleet_id
@@ -103,4 +105,18 @@ fn an_authority_needs_its_own_key_and_a_ca_certificate() {
     assert!(matches!(refused, Err(CaError::Mismatch)));
     let leaf = FLEET.api.certificate().clone();
     assert!(matches!(Ca::from_parts(Authority::Command, leaf, FLEET.api.key().clone()), Err(CaError::Mismatch)));
+}
+
+#[test]
+fn a_pinned_key_whose_certificate_is_no_authoritys_certifies_no_gateway() {
+    let (key, gateway) = (KeyPair::generate(), KeyPair::generate());
+    let no_authority = self_signed_signer(fleet(), "x", &[], &key, NOW_MS).expect("made");
+    let pin = Pin::of(key.public());
+    // Built by hand, because `from_parts` refuses it.
+    let not_after_ms = NOW_MS + AUTHORITY_LIFE_MS;
+    let forger = Ca { authority: Authority::Serving, certificate: no_authority.clone(), not_after_ms, key };
+    let leaf = forger.issue_serving(fleet(), &[SERVER.to_owned()], gateway.public(), NOW_MS).expect("issue");
+    let name = crate::tls::server_name(SERVER, None).expect("name");
+    let verdict = verify_serving_chain(&leaf, &[no_authority], &[pin], &name, NOW_MS);
+    assert_eq!(verdict, Err(ServingVerifyError::Pin));
 }

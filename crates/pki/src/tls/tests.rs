@@ -194,6 +194,16 @@ fn no_session_is_resumed_even_by_a_client_that_would() {
     }
 }
 
+/// Each of these alone would do; a change of one must not silently lean on the other.
+#[test]
+fn nothing_that_could_resume_a_session_is_switched_on() {
+    let config = server();
+    assert_eq!(config.send_tls13_tickets, 0);
+    assert!(!config.session_storage.can_cache());
+    assert!(!config.ticketer.enabled());
+    assert_eq!(config.max_early_data_size, 0);
+}
+
 #[test]
 fn tls_1_2_and_other_protocols_are_not_spoken() {
     let old = ClientConfig::builder_with_provider(provider())
