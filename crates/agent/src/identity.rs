@@ -118,6 +118,11 @@ impl IdentityStore {
         &self.data_dir
     }
 
+    /// Makes the data directory, closed to everybody else.
+    pub fn create_directory(&self) -> Result<(), IdentityError> {
+        Ok(durable::create_directory(&self.data_dir, DIRECTORY_MODE)?)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.data_dir.join(name)
     }
@@ -173,7 +178,7 @@ impl IdentityStore {
     /// The key and request of a join, made durable before anybody is asked. An interrupted join gets the
     /// same two again.
     pub fn prepare_join(&self) -> Result<PendingJoin, IdentityError> {
-        durable::create_directory(&self.data_dir, DIRECTORY_MODE)?;
+        self.create_directory()?;
         let key = match self.read_key(KEY_FILE)? {
             Some(key) => key,
             None => {

@@ -15,6 +15,7 @@ use crate::identity::{Identity, IdentityError, IdentityStore, PendingJoin};
 use crate::moved_aside;
 use crate::transport::{self, ConnectError, Gateway};
 use host::Host;
+use journal::file::{FileError, FileStorage};
 use model::limits::JOIN_RETRY_MS;
 use model::{Role, ServerTimeMs};
 use pki::{JoinToken, PublicKey};
@@ -64,8 +65,8 @@ pub enum JoinError {
     Refused { code: String, message: String },
     #[error("the answer to the join is refused")]
     Answer(#[from] AnswerError),
-    #[error("cannot move the earlier identity's journal aside")]
-    Journal(#[source] DurableError),
+    #[error("the data directory cannot be taken")]
+    Journal(#[source] FileError),
 }
 
 /// How long to wait, and for how long altogether.
@@ -145,6 +146,9 @@ pub async fn join(
     timing: &Timing,
 ) -> Result<Identity, JoinError> {
     let store = IdentityStore::new(&config.data_dir);
+    store.create_directory()?;
+    // Held to the end: no daemon and no second join at the same time.
+    let mut storage = FileStorage::open(&config.data_dir).map_err(JoinError::Journal)?;
     let pending = store.prepare_join()?;
     let role = match v1::Role::try_from(claims.role) {
         Ok(v1::Role::Site) => Role::Site,
@@ -175,7 +179,7 @@ pub async fn join(
         journal_id: None,
     };
     // A journal here is of an identity that is gone: a node never opens another node's.
-    moved_aside::journal(&config.data_dir, "earlier").map_err(JoinError::Journal)?;
+    moved_aside::earlier_journal(&mut storage, stdx::clock::wall_unix_ms()).map_err(JoinError::Journal)?;
     store.install(&identity)?;
     tracing::info!(node_id = %identity.node_id, site = %identity.site, pool = %identity.pool, "joined");
     Ok(identity)

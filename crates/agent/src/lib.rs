@@ -6,11 +6,25 @@
 
 pub mod certify;
 pub mod clock;
+pub mod conditions;
 pub mod config;
+mod decisions;
+pub mod driver;
 pub mod identity;
+pub mod inventory;
 pub mod join;
-pub mod moved_aside;
-pub mod signed;
+mod journal_thread;
+pub mod keeper;
+pub mod kinds;
+mod link;
+pub mod logging;
+mod moved_aside;
+pub mod node;
+pub mod outside;
+mod process;
+pub mod renew;
+mod signed;
+pub mod status;
 pub mod token;
 pub mod transport;
 

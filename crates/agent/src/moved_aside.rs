@@ -1,68 +1,51 @@
-//! Files that are no longer this node's, or cannot be believed, keep their bytes under another name for a
-//! person to look at: `journal.db.corrupt-20260926T114200Z`.
+//! A journal of an identity that is gone keeps its bytes under another name for a person to look at:
+//! `journal.db.earlier-20260926T114200Z`. The name of a damaged one begins with `corrupt`.
 
-use std::path::{Path, PathBuf};
-use stdx::durable::{self, DurableError};
+use journal::file::{FileError, FileStorage, suffix};
+use std::io;
+use std::path::PathBuf;
 
 /// Names tried within one second before the move is given up.
 const NAMES_MAX: u32 = 100;
 
-/// Moves `journal.db` of `data_dir` aside with `reason` in its new name. `None` when there is no journal.
-pub fn journal(data_dir: &Path, reason: &str) -> Result<Option<PathBuf>, DurableError> {
-    let from = data_dir.join(journal::storage::JOURNAL_NAME);
-    if !from.exists() {
-        return Ok(None);
+/// Moves the journal of `storage` aside. `None` when there is none. Holds nothing afterwards.
+pub fn earlier_journal(storage: &mut FileStorage, wall_unix_ms: i64) -> Result<Option<PathBuf>, FileError> {
+    let stamp = suffix("earlier", wall_unix_ms);
+    for number in 1.. {
+        let name = if number == 1 { stamp.clone() } else { format!("{stamp}-{number}") };
+        match storage.move_aside(&name) {
+            Err(FileError::Io { source, .. })
+                if source.kind() == io::ErrorKind::AlreadyExists && number < NAMES_MAX => {}
+            Ok(Some(path)) => {
+                tracing::warn!(path = %path.display(), "an earlier identity's journal is moved aside");
+                return Ok(Some(path));
+            }
+            other => return other,
+        }
     }
-    let to = free_name(&from, reason, stdx::clock::wall_unix_ms());
-    durable::rename(&from, &to)?;
-    tracing::warn!(from = %from.display(), to = %to.display(), reason, "the journal is moved aside");
-    Ok(Some(to))
-}
-
-fn free_name(from: &Path, reason: &str, now_ms: i64) -> PathBuf {
-    let name = from.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let stamp = utc(now_ms);
-    let first = from.with_file_name(format!("{name}.{reason}-{stamp}"));
-    if !first.exists() {
-        return first;
-    }
-    (2..NAMES_MAX)
-        .map(|number| from.with_file_name(format!("{name}.{reason}-{stamp}-{number}")))
-        .find(|path| !path.exists())
-        .unwrap_or(first)
-}
-
-/// `20260926T114200Z`.
-fn utc(unix_ms: i64) -> String {
-    let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    time.strftime("%Y%m%dT%H%M%SZ").to_string()
+    Ok(None)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stdx::durable;
 
     #[test]
-    fn a_journal_keeps_its_bytes_under_a_name_of_its_own() {
+    fn every_journal_keeps_its_bytes_under_a_name_of_its_own() {
         let directory = tempfile::tempdir().expect("tempdir");
-        assert_eq!(journal(directory.path(), "corrupt").expect("none"), None);
+        let open = || FileStorage::open(directory.path()).expect("open");
+        assert!(earlier_journal(&mut open(), 0).expect("none").is_none());
         let mut moved = Vec::new();
         for round in 0..3u8 {
             durable::write_file(&directory.path().join("journal.db"), &[round], 0o600).expect("write");
-            moved.push(journal(directory.path(), "corrupt").expect("move").expect("there was one"));
+            moved.push(earlier_journal(&mut open(), 1_790_422_920_000).expect("move").expect("there was one"));
         }
         for (round, path) in moved.iter().enumerate() {
             assert_eq!(durable::read_bounded(path, 9).expect("read"), Some(vec![round as u8]));
         }
+        let name = moved[1].file_name().and_then(|name| name.to_str());
+        assert_eq!(name, Some("journal.db.earlier-20260926T114200Z-2"));
         assert!(!directory.path().join("journal.db").exists());
-    }
-
-    #[test]
-    fn the_name_carries_the_time_in_utc() {
-        assert_eq!(utc(1_790_422_920_000), "20260926T114200Z");
-        assert_eq!(
-            free_name(Path::new("/d/journal.db"), "corrupt", 0),
-            Path::new("/d/journal.db.corrupt-19700101T000000Z")
-        );
     }
 }

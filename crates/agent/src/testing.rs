@@ -49,6 +49,11 @@ impl Fleet {
         crate::signed::to_wire(self.keys.join_signing.sign(Purpose::TrustBundle, body).expect("signs"))
     }
 
+    /// The same as the cores see it.
+    pub fn signed_bundle_frame(&self) -> model::frame::Signed {
+        crate::signed::from_pki(crate::signed::from_wire(self.signed_bundle()))
+    }
+
     /// The answer to `csr`, made for `key`.
     pub fn response(&self, csr: &[u8], key: &PublicKey) -> v1::JoinResponse {
         v1::JoinResponse {
@@ -93,7 +98,7 @@ pub fn identity_of(fleet: &Fleet, key: &PublicKey) -> Identity {
         site: "fsn1".to_owned(),
         pool: "pool_a".to_owned(),
         chain: vec![fleet.leaf(key, Role::Node)],
-        trust_bundle: Some(crate::signed::from_pki(crate::signed::from_wire(fleet.signed_bundle()))),
+        trust_bundle: Some(fleet.signed_bundle_frame()),
         time_mark: ServerTimeMs(fleet.now_ms),
         joined_at: ServerTimeMs(fleet.now_ms),
         journal_id: None,
