@@ -105,6 +105,10 @@ fn ecc_and_remap_state_is_carried_and_a_reset_clears_what_a_reset_clears() {
     assert_eq!(fresh.gpus[1].health.and_then(|health| health.remap_failed), Some(true));
     assert_eq!(verdicts(&sim), [true, false, true]);
     assert_eq!(sim.effects().len(), 2);
+    sim.host.edit(|state| state.gpus[2].remap_pending = true).expect("edit");
+    assert_eq!(verdicts(&sim), [true, false, false]);
+    sim.host.gpu_reset(&sim.gpu(2), "CMD2").expect("reset");
+    assert_eq!(verdicts(&sim), [true, false, true]);
 }
 
 #[test]

@@ -178,7 +178,6 @@ fn collect(run: &Run<'_>, program: &str, group: Pid, messages: &Receiver<Message
             if code.is_some() {
                 break;
             }
-            kill_group(group);
             return Err(RunError::Timeout { program: program.to_owned(), after: run.timeout });
         };
         match message {

@@ -199,6 +199,14 @@ mod tests {
     }
 
     #[test]
+    fn a_spec_that_cannot_even_be_opened_is_an_error_too() {
+        let (keep, tree) = tree(&[("bcd-a.json", &spec(&[GPU.to_owned()]))]);
+        std::fs::create_dir(keep.path().join("etc/cdi/bcd-b.json")).expect("a directory in a file's place");
+        let error = read_holds(&tree, CDI_DIRECTORY).expect_err("unreadable");
+        assert_eq!(error.to_string(), "cannot read /etc/cdi/bcd-b.json: not a regular file");
+    }
+
+    #[test]
     fn device_ids_are_read_exactly() {
         for id in [GPU.to_owned(), format!("{GPU}/gi13/ci2"), format!("{GPU}/s0")] {
             assert_eq!(GpuHold::parse("a", &id).map(|hold| hold.device_id()), Some(id));

@@ -126,7 +126,8 @@ fn server(extra: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
     for cpu in 0..8u32 {
         let directory = format!("sys/devices/system/cpu/cpu{cpu}/topology");
         topology.push((format!("{directory}/physical_package_id"), format!("{}\n", (cpu % 4) / 2)));
-        topology.push((format!("{directory}/core_id"), format!("{}\n", cpu % 2)));
+        // Core ids repeat between packages and have gaps.
+        topology.push((format!("{directory}/core_id"), format!("{}\n", [0, 8, 0, 9][cpu as usize % 4])));
     }
     files.extend(topology.iter().map(|(path, text)| (path.as_str(), text.as_str())));
     files.retain(|(path, _)| !extra.iter().any(|(other, _)| other == path));

@@ -86,7 +86,9 @@ impl<'a> Archive<'a> {
     }
 
     pub fn problem(&mut self, name: &str, why: &str) {
-        let problem = format!("{name}: {}", clean(why));
+        // A program's own words may quote what it was given.
+        let (why, _) = redact(why.as_bytes());
+        let problem = format!("{name}: {}", clean(&String::from_utf8_lossy(&why)));
         self.line(&format!("PROBLEM {problem}"));
         self.summary.problems.push(problem);
     }

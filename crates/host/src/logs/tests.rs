@@ -72,6 +72,18 @@ fn the_archive_holds_what_was_there_and_its_manifest_says_what_was_not() {
 }
 
 #[test]
+fn what_a_failing_program_says_is_redacted_too() {
+    let directory = tempfile::tempdir().expect("tempdir");
+    let mut sources = made_up(directory.path());
+    sources.journal = Source::Program(script(directory.path(), "failing", "echo bad bcjt_id.secretsecret >&2; exit 3"));
+    let mut bytes = Vec::new();
+    let summary = sources.collect(&LogsRequest::default(), &mut bytes).expect("collected");
+    let manifest = &unpack(&bytes)["MANIFEST"];
+    assert!(manifest.contains("ended with status 3: bad bcjt_[redacted]"), "{manifest}");
+    assert!(!summary.problems.iter().any(|problem| problem.contains("secretsecret")));
+}
+
+#[test]
 fn a_secret_cut_in_half_by_the_bound_does_not_get_through() {
     let directory = tempfile::tempdir().expect("tempdir");
     let sources = made_up(directory.path());
