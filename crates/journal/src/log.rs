@@ -41,8 +41,8 @@
 //!    same holds for a sector that went back to an older state, if anything was written later;
 //!    and a record out of sequence is corrupt.
 //! 4. **A truncated file is seen.** The log never uses the last sector of its file: it grows
-//!    first, by zeroes that are synced before use. An own sector that ends the file shows that
-//!    more followed.
+//!    first, by zeroes that are synced before use. So records that go on up to the file's end,
+//!    with no zeroes behind them, went on after it.
 //!
 //! Cut sectors become *blank*, not zero: were the zeroes misdirected onto the last acknowledged
 //! record, it would look torn; a blank sector says where it belongs. A rewritten file was durable

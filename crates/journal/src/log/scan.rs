@@ -5,7 +5,7 @@
 use super::encode::{Tail, header_fits, sector_offset};
 use super::error::Corruption;
 use super::format::{
-    LogTag, RECORD_HEADER_BYTES, RecordHeader, SEALED, SECTOR_BYTES, SECTOR_HEADER_BYTES, SectorHeader, SectorKind,
+    LogTag, RECORD_HEADER_BYTES, RecordHeader, SECTOR_BYTES, SECTOR_HEADER_BYTES, SectorHeader, SectorKind,
     read_record_header, read_sector,
 };
 
@@ -46,7 +46,6 @@ pub(super) struct Scanner {
     tag: LogTag,
     state: State,
     index: u32,
-    last_is_data: bool,
     scanned: Scanned,
 }
 
@@ -55,14 +54,13 @@ impl Scanner {
     pub(super) fn new(tag: LogTag) -> Self {
         let tail = Tail::at_start_of(1);
         let scanned = Scanned { records: Vec::new(), tail, leftovers: Vec::new() };
-        Self { tag, state: State::Between, index: 1, last_is_data: false, scanned }
+        Self { tag, state: State::Between, index: 1, scanned }
     }
 
     /// Takes the next sector.
     pub(super) fn sector(&mut self, bytes: &[u8]) -> Result<(), Damage> {
         let header = read_sector(bytes, self.tag).map_err(|why| self.damage(0, why))?;
         let own_data = header.filter(|header| header.kind == SectorKind::Data && header.index == self.index);
-        self.last_is_data = own_data.is_some();
         match (header, own_data) {
             (_, Some(own)) if !matches!(self.state, State::Ended) => self.data(bytes, own)?,
             (None, _) => self.hole()?,
@@ -75,9 +73,9 @@ impl Scanner {
         Ok(())
     }
 
-    /// After the last whole sector; `rest` are the bytes behind it.
+    /// After the last whole sector; `rest` are the bytes behind it. The records of a whole file end before it does.
     pub(super) fn finish(self, rest: &[u8]) -> Result<Scanned, Damage> {
-        if self.last_is_data || !matches!(self.state, State::Ended) {
+        if !matches!(self.state, State::Ended) {
             return Err(self.damage(0, Corruption::Truncated));
         }
         if rest.iter().any(|byte| *byte != 0) {
@@ -133,7 +131,7 @@ impl Scanner {
                 },
                 State::Between if !header_fits(at) => return self.padding(&bytes[at..], at),
                 State::Between if bytes[at..at + RECORD_HEADER_BYTES].iter().all(|byte| *byte == 0) => {
-                    return self.end(bytes, at, sector);
+                    return self.end(bytes, at);
                 }
                 State::Between => {
                     self.state = State::Within(self.begin(bytes, at, sector)?);
@@ -185,14 +183,11 @@ impl Scanner {
         Ok(())
     }
 
-    /// Zeroes where a record header must be. The last sector of a rewritten file is sealed and ends so.
-    fn end(&mut self, bytes: &[u8], at: usize, sector: SectorHeader) -> Result<(), Damage> {
+    /// Zeroes where a record header must be.
+    fn end(&mut self, bytes: &[u8], at: usize) -> Result<(), Damage> {
         self.padding(&bytes[at..], at)?;
         if at == SECTOR_HEADER_BYTES {
             return Err(self.damage(at, Corruption::RecordMagic));
-        }
-        if sector.durable != SEALED && sector.durable >= self.missing() {
-            return Err(self.damage(at, Corruption::AcknowledgedMissing { sequence: self.missing() }));
         }
         self.scanned.tail = Tail::behind(self.index, at, &bytes[..SECTOR_BYTES]);
         self.state = State::Ended;

@@ -1,7 +1,9 @@
 //! Damage to acknowledged data: flips of every byte, lost and stale sectors, truncation, foreign files.
 
 use super::*;
-use crate::log::format::{FORMAT_VERSION, versioned_file_header};
+use crate::log::encode::{Encoder, Tail};
+use crate::log::format::{FORMAT_VERSION, LogTag, file_header, seal_sector, versioned_file_header};
+use crate::log::format::{SectorHeader, SectorKind};
 use crate::log::{GROW_STEP_BYTES, JOURNAL_FILE_BYTES_MAX};
 
 fn batches() -> Vec<Vec<Vec<u8>>> {
@@ -133,6 +135,35 @@ fn a_sector_of_another_log_is_corrupt() {
     for index in 1..used_sectors(&last) {
         assert_eq!(corruption(&with_sector(&last, index, &other, index)), Corruption::OtherLog);
     }
+}
+
+/// A file whose sectors are sound and whose records have `sequences`; `patch` changes the records' sector.
+fn written_by_another_hand(sequences: &[u64], patch: impl FnOnce(&mut [u8])) -> SimStorage {
+    let tag = LogTag::of(&[6; 16]);
+    let mut encoder = Encoder::resume(tag, 0, &Tail::at_start_of(1), Vec::new());
+    sequences.iter().for_each(|sequence| encoder.record(*sequence, b"payload"));
+    let mut sectors = encoder.finish().bytes;
+    patch(&mut sectors);
+    seal_sector(&mut sectors, SectorHeader { kind: SectorKind::Data, index: 1, durable: 0 }, tag);
+    SimStorage::with_journal(1, &[file_header(&[6; 16]).as_slice(), &sectors, &[0; 2 * SECTOR_BYTES]].concat())
+}
+
+#[test]
+fn sound_sectors_with_unsound_records_are_corrupt() {
+    assert_eq!(open(&written_by_another_hand(&[1, 2], |_| {})).records.len(), 2);
+    let stale = written_by_another_hand(&[1, 2, 2], |_| {});
+    assert_eq!(corruption(&stale), Corruption::Sequence { expected: 3, found: 2 });
+    let skipped = written_by_another_hand(&[1, 3], |_| {});
+    assert_eq!(corruption(&skipped), Corruption::Sequence { expected: 2, found: 3 });
+
+    let at = |record: usize, byte: usize| 20 + record * 27 + byte;
+    let check = |byte: usize, to: u8| corruption(&written_by_another_hand(&[1, 2], |sector| sector[byte] = to));
+    assert_eq!(check(at(1, 21), b'P'), Corruption::RecordChecksum { sequence: 2 });
+    assert_eq!(check(at(1, 17), 0), Corruption::RecordChecksum { sequence: 2 });
+    assert_eq!(check(at(1, 0), 1), Corruption::RecordMagic);
+    assert_eq!(check(at(1, 4), 0), Corruption::RecordLength { length: 0 });
+    assert_eq!(check(at(1, 7), 1), Corruption::RecordLength { length: 7 + (1 << 24) });
+    assert_eq!(check(300, 1), Corruption::BytesAfterEnd);
 }
 
 #[test]

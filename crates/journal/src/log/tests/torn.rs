@@ -136,19 +136,51 @@ fn a_crash_while_the_tail_is_cut_changes_nothing() {
 
 #[test]
 fn a_cut_that_strays_onto_acknowledged_data_is_corrupt() {
-    let case = case(&[10, 300, 600], &[900, 900]);
-    let mut storage = case.storage.fork();
-    // All but the first record's last sector: something to cut, nothing to keep.
-    storage.crash_with(|index| index != case.unsynced[1], None);
-    storage.fail_after(2 + 3);
-    Log::open(storage.clone()).expect_err("the cut is not synced");
-    let dirty = storage.unsynced_sectors();
-    assert_eq!(dirty.len(), 3);
-    for from in &dirty {
-        for to in 1..case.unsynced[0] {
-            let mut storage = storage.fork();
-            storage.crash_with(|_| false, Some((*from, to)));
-            corruption(&storage);
+    // The tail shares its sector with acknowledged records, and it does not.
+    for (last, shared) in [(500, true), (614, false)] {
+        let case = case(&[10, 300, last], &[900, 900]);
+        assert_eq!(case.shared, shared);
+        for lost in &case.unsynced[..2] {
+            let mut storage = case.storage.fork();
+            storage.crash_with(|index| index != *lost, None);
+            let cut = open(&storage.fork()).sectors_cut;
+            // The settling syncs, each write, and not the sync behind them.
+            storage.fail_after(2 + cut as u64);
+            Log::open(storage.clone()).expect_err("the cut is not synced");
+            let dirty = storage.unsynced_sectors();
+            assert!(dirty.len() == cut && cut >= 2);
+            for from in dirty {
+                for to in 1..case.unsynced[0] {
+                    for keep in [false, true] {
+                        let mut storage = storage.fork();
+                        storage.crash_with(|_| keep, Some((from, to)));
+                        corruption(&storage);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_erasing_of_a_failed_write_that_strays_onto_acknowledged_data_is_corrupt() {
+    let acked = [vec![record(1, 10)], vec![record(2, 300)], vec![record(3, 614)]];
+    let mut storage = SimStorage::new(7);
+    let mut log = open(&storage).log;
+    acked.iter().for_each(|batch| append(&mut log, batch).expect("append"));
+    let first = log.tail.sector;
+    // The write of three sectors, which fails, and the three that erase it, but not their sync.
+    storage.fail_next_write();
+    storage.fail_after(1 + 3);
+    assert!(matches!(append(&mut log, &[record(4, 1400)]), Err(crate::log::AppendError::TailNotCut(_))));
+    assert_eq!(storage.unsynced_sectors(), [first, first + 1, first + 2]);
+    for from in storage.unsynced_sectors() {
+        for to in 1..first {
+            for keep in [false, true] {
+                let mut storage = storage.fork();
+                storage.crash_with(|_| keep, Some((from, to)));
+                corruption(&storage);
+            }
         }
     }
 }
