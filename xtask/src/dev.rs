@@ -1,0 +1,91 @@
+//! `dev`: builds the programs and becomes `better-compute dev`.
+
+use crate::process::{cargo, repo_root, target_dir};
+use anyhow::{Context, Result, bail};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+pub const HELP: &str = "\
+Usage: cargo xtask dev [--sim N] [--data-dir DIR] [--listen ADDR] [--release]
+
+Builds better-compute, bcd and bcd-sim and starts a whole fleet on this machine: a control plane with its
+own PKI, and N simulated nodes that join it over mutual TLS. It selects the CLI context `dev` and prints
+commands to paste into another terminal. Ctrl-C ends everything it started; the next start with the same
+data directory resumes the same fleet.
+
+  --sim N          simulated nodes, each the real daemon over a made-up machine [default: 3]
+  --data-dir DIR   where everything is kept; remove it to start afresh [default: ./.dev]
+  --listen ADDR    address of the API [default: chosen by `better-compute dev`]
+  --release        build with optimizations (takes longer)
+";
+
+/// Programs a person pastes, so their folder goes on the PATH.
+const SIMULATED: &str = "bcd-sim";
+
+pub fn run(arguments: &[String]) -> Result<ExitCode> {
+    let options = Options::parse(arguments)?;
+    build(options.release)?;
+    let programs = programs_dir(options.release);
+    eprintln!("In another terminal, first:\n\n    export PATH={}:$PATH\n", programs.display());
+    let mut command = Command::new(programs.join("better-compute"));
+    command.arg("dev").arg("--data-dir").arg(&options.data_dir).arg("--sim").arg(&options.sim);
+    if let Some(listen) = &options.listen {
+        command.arg("--listen").arg(listen);
+    }
+    command.env("PATH", path_with(&programs)?);
+    // From here on signals and the exit status are its own.
+    let error = command.exec();
+    Err(error).context("cannot start better-compute dev")
+}
+
+/// Two builds: only `bcd-sim` holds simulated hardware, and `bcd` must not.
+pub fn build(release: bool) -> Result<()> {
+    let profile: &[&str] = if release { &["--release"] } else { &[] };
+    run_build(&["--package", "bcd", "--features", "fakehw", "--bin", SIMULATED], profile)?;
+    run_build(&["--package", "better-compute", "--package", "bcd"], profile)
+}
+
+fn run_build(what: &[&str], profile: &[&str]) -> Result<()> {
+    crate::process::run(cargo().args(["build", "--bins"]).args(what).args(profile))
+}
+
+pub fn programs_dir(release: bool) -> PathBuf {
+    target_dir().join(if release { "release" } else { "debug" })
+}
+
+pub fn path_with(programs: &Path) -> Result<std::ffi::OsString> {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let all = std::iter::once(programs.to_owned()).chain(std::env::split_paths(&paths));
+    std::env::join_paths(all).context("PATH cannot be extended")
+}
+
+struct Options {
+    sim: String,
+    data_dir: PathBuf,
+    listen: Option<String>,
+    release: bool,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Self> {
+        let mut options = Self { sim: "3".into(), data_dir: repo_root().join(".dev"), listen: None, release: false };
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            let (name, inline) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (argument.as_str(), None),
+            };
+            let mut value =
+                || inline.clone().or_else(|| rest.next().cloned()).with_context(|| format!("{name} needs a value"));
+            match name {
+                "--sim" => options.sim = value()?,
+                "--data-dir" => options.data_dir = std::path::absolute(value()?)?,
+                "--listen" => options.listen = Some(value()?),
+                "--release" => options.release = true,
+                _ => bail!("unknown argument {argument:?}; see cargo xtask dev --help"),
+            }
+        }
+        Ok(options)
+    }
+}
