@@ -1,0 +1,7 @@
+//! What the end-to-end tests and measurements stand on: real processes, started, watched and killed.
+//!
+//! - [`supervisor`] runs a process under ptrace, counts its durable calls and kills it at one of them.
+//!
+//! Not here: any part of the product. These tests would survive replacing the programs they start.
+
+pub mod supervisor;
