@@ -14,12 +14,12 @@ pub struct BlobRow {
 }
 
 /// Records that a blob's file is durable. `false` when the command is not that node's.
-pub fn put_blob(
+pub fn put(
     tx: &mut Tx<'_>,
     sha256: &str,
-    command: &CommandId,
-    node: &NodeId,
     size: u64,
+    node: &NodeId,
+    command: &CommandId,
 ) -> Result<bool, StoreError> {
     if !tx.exists("SELECT 1 FROM commands WHERE id = ?1 AND node_id = ?2", args![command, node])? {
         return Ok(false);
@@ -34,10 +34,27 @@ pub fn put_blob(
 }
 
 /// The blobs of a command.
-pub fn list_blobs(tx: &mut Tx<'_>, command: &CommandId) -> Result<Vec<BlobRow>, StoreError> {
+pub fn list(tx: &mut Tx<'_>, command: &CommandId) -> Result<Vec<BlobRow>, StoreError> {
     tx.query(
         "SELECT sha256, command_id, node_id, size, stored_at FROM blobs WHERE command_id = ?1 ORDER BY sha256",
         args![command],
+        |row| {
+            Ok(BlobRow {
+                sha256: row.take()?,
+                command: row.take()?,
+                node: row.take()?,
+                size: row.take()?,
+                stored_at: row.take()?,
+            })
+        },
+    )
+}
+
+/// Which commands brought this content.
+pub fn find(tx: &mut Tx<'_>, sha256: &str) -> Result<Vec<BlobRow>, StoreError> {
+    tx.query(
+        "SELECT sha256, command_id, node_id, size, stored_at FROM blobs WHERE sha256 = ?1 ORDER BY command_id",
+        args![sha256],
         |row| {
             Ok(BlobRow {
                 sha256: row.take()?,

@@ -20,3 +20,9 @@ pub use sweep::{Swept, sweep};
 
 pub(crate) use deliver::{Deliverable, deliverable};
 pub(crate) use settle::{Settle, settle, settle_node};
+
+/// The statements whose plans are tested.
+#[cfg(test)]
+pub(crate) mod testing {
+    pub(crate) use super::sweep::{EXPIRED, TIMED_OUT};
+}

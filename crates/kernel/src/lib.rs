@@ -28,3 +28,6 @@ pub mod updates;
 pub mod verifier;
 
 mod signed;
+
+#[cfg(test)]
+mod tests;

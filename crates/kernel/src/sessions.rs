@@ -61,3 +61,10 @@ pub(crate) fn is_current(tx: &mut Tx<'_>, node: &NodeId, epoch: u64) -> Result<b
         args![node, epoch],
     )
 }
+
+/// The statements whose plans are tested.
+#[cfg(test)]
+pub(crate) mod testing {
+    pub(crate) use super::cancels::CANCELLING;
+    pub(crate) use super::dispatch::{IN_FLIGHT, SESSIONS_WITH_WORK, WAITING};
+}

@@ -125,6 +125,16 @@ impl<'c> Tx<'c> {
         }
     }
 
+    /// Steps of SQLite's machine that a query takes.
+    #[cfg(test)]
+    pub(crate) fn statement_steps(&mut self, sql: &str, args: &[Value<'_>]) -> Result<i32, StoreError> {
+        let mut statement = self.connection.prepare(sql).map_err(StoreError::sql)?;
+        let mut rows = statement.query(params_from_iter(args)).map_err(StoreError::sql)?;
+        while rows.next().map_err(StoreError::sql)?.is_some() {}
+        drop(rows);
+        Ok(statement.get_status(rusqlite::StatementStatus::VmStep))
+    }
+
     fn prepare(&self, sql: &str) -> Result<CachedStatement<'c>, StoreError> {
         // A statement outside the transaction would commit by itself.
         if self.connection.is_autocommit() {

@@ -6,7 +6,7 @@ use model::{CommandId, GatewayId, NodeId};
 /// Cancels that one call hands out.
 const CANCELS_MAX: u32 = 256;
 
-pub(super) const CANCELLING: &str = "
+pub(crate) const CANCELLING: &str = "
     SELECT c.n, c.node_id, s.session_epoch, c.id, c.cancel_reason
     FROM commands c CROSS JOIN node_sessions s ON s.node_id = c.node_id
     WHERE c.state IN ('dispatched', 'acked', 'running') AND c.awaiting = 0 AND c.cancel_requested_at IS NOT NULL

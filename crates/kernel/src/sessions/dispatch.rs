@@ -63,7 +63,7 @@ pub fn dispatch(
 }
 
 /// Ready sessions of this gateway whose node has a pending row, by node.
-pub(super) const SESSIONS_WITH_WORK: &str = "
+pub(crate) const SESSIONS_WITH_WORK: &str = "
     WITH RECURSIVE waiting (node_id) AS (
         SELECT min(node_id) FROM commands WHERE state = 'pending'
         UNION ALL
@@ -106,7 +106,7 @@ fn plan_node(tx: &mut Tx<'_>, session: &Session, now: ServerTimeMs) -> Result<Ve
 }
 
 /// Credits in use by lane: rows in flight whose result is not stored yet.
-pub(super) const IN_FLIGHT: &str = "
+pub(crate) const IN_FLIGHT: &str = "
     SELECT lane, count(*) FROM commands
     WHERE node_id = ?1 AND state IN ('dispatched', 'acked', 'running') AND awaiting = 0 GROUP BY lane";
 
@@ -117,7 +117,7 @@ fn in_flight(tx: &mut Tx<'_>, node: &NodeId) -> Result<BTreeMap<Lane, u32>, Stor
 
 /// The pending rows of a lane in order, those past `not_after` left to the sweeper. On an
 /// upgrade-only session nothing but the upgrade counts.
-pub(super) const WAITING: &str = "
+pub(crate) const WAITING: &str = "
     SELECT n, seq, kind, destructive, retry_safe, cancel_requested_at IS NOT NULL, attempt, issued_at, not_before
     FROM commands
     WHERE state = 'pending' AND node_id = ?1 AND lane = ?2 AND not_after > ?3 AND (?4 IS NULL OR kind = ?4)

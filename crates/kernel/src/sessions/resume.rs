@@ -92,7 +92,7 @@ pub(super) fn fate(session: &Current, reported: &BTreeSet<&CommandId>, row: &InF
 }
 
 /// In flight and not waiting for the verifier, by `seq`.
-pub(super) const ROWS_IN_FLIGHT: &str = "
+const ROWS_IN_FLIGHT: &str = "
     SELECT n, id, kind, self_terminating, retry_safe, dispatched_boot_id, dispatched_journal_id FROM commands
     WHERE node_id = ?1 AND state IN ('dispatched', 'acked', 'running') AND awaiting = 0 ORDER BY seq";
 
