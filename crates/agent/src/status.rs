@@ -6,6 +6,7 @@ use model::frame::Condition;
 use model::{BootId, IncarnationId, NodeId, Role};
 use serde_json::{Value, json};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 const SOCKET_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
+const SOCKET_PATH_BYTES_MAX: usize = 108;
 /// One answer, from the question to the last byte.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// A document read back, bytes.
@@ -115,6 +117,27 @@ pub enum StatusError {
     },
 }
 
+/// The same file by a name that fits a socket address, which has 108 bytes (unix(7)).
+struct ShortPath {
+    path: PathBuf,
+    /// Keeps the name valid.
+    _directory: Option<std::fs::File>,
+}
+
+impl ShortPath {
+    fn of(path: &Path) -> io::Result<Self> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        if path.as_os_str().len() < SOCKET_PATH_BYTES_MAX {
+            return Ok(Self { path: path.to_owned(), _directory: None });
+        }
+        let directory = std::fs::File::open(parent)?;
+        let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+        Ok(Self { path: short, _directory: Some(directory) })
+    }
+}
+
 /// Binds the socket, over one that an earlier process left.
 pub fn bind(path: &Path) -> Result<UnixListener, StatusError> {
     let listen = |source| StatusError::Listen { path: path.to_owned(), source };
@@ -125,7 +148,8 @@ pub fn bind(path: &Path) -> Result<UnixListener, StatusError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(listen(error)),
         _ => {}
     }
-    let listener = UnixListener::bind(path).map_err(listen)?;
+    let short = ShortPath::of(path).map_err(listen)?;
+    let listener = UnixListener::bind(&short.path).map_err(listen)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(SOCKET_MODE)).map_err(listen)?;
     Ok(listener)
 }
@@ -157,11 +181,30 @@ pub async fn serve(listener: UnixListener, events: mpsc::Sender<Event>) {
 /// Asks a running daemon. Blocks.
 pub fn ask(path: &Path) -> Result<Value, StatusError> {
     use std::io::Read;
-    let stream = std::os::unix::net::UnixStream::connect(path)
+    let stream = ShortPath::of(path)
+        .and_then(|short| std::os::unix::net::UnixStream::connect(&short.path))
         .map_err(|source| StatusError::Connect { path: path.to_owned(), source })?;
     let read = |source| StatusError::Read { path: path.to_owned(), source };
     stream.set_read_timeout(Some(ANSWER_WITHIN)).map_err(read)?;
     let mut bytes = Vec::new();
     stream.take(DOCUMENT_BYTES_MAX).read_to_end(&mut bytes).map_err(read)?;
     serde_json::from_slice(&bytes).map_err(|source| StatusError::Malformed { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_may_lie_deeper_than_a_socket_address_is_long() {
+        let directory = tempfile::tempdir().expect("tempdir");
+        let path = directory.path().join("d".repeat(120)).join("bcd.sock");
+        let listener = bind(&path).expect("bind");
+        let (events_tx, events) = mpsc::channel(1);
+        let serving = tokio::spawn(serve(listener, events_tx));
+        drop(events);
+        let answer = tokio::task::spawn_blocking(move || ask(&path)).await.expect("no panic");
+        assert!(matches!(answer, Err(StatusError::Malformed { .. })), "connected, and nobody answers: {answer:?}");
+        serving.abort();
+    }
 }
