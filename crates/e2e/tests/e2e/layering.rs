@@ -27,7 +27,7 @@ const LAYERS: &[(Side, &[&str])] = &[
     (Side::People, &["client", "cli"]),
     (Side::ControlPlane, &["better-compute"]),
     (Side::Node, &["bcd"]),
-    (Side::Tests, &["simtest", "e2e", "xtask"]),
+    (Side::Tests, &["simtest", "fuzzing", "e2e", "xtask"]),
 ];
 
 /// Cores that decide and do nothing else: no runtime, no protobuf, no SQL, no TLS.
