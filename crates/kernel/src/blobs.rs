@@ -1,6 +1,6 @@
 //! The index of blobs: which command's result names which content. The bytes lie in files.
 
-use crate::db::{StoreError, Tx, args};
+use crate::db::{Row, StoreError, Tx, args};
 use model::{CommandId, NodeId, ServerTimeMs};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,13 +14,7 @@ pub struct BlobRow {
 }
 
 /// Records that a blob's file is durable. `false` when the command is not that node's.
-pub fn put(
-    tx: &mut Tx<'_>,
-    sha256: &str,
-    size: u64,
-    node: &NodeId,
-    command: &CommandId,
-) -> Result<bool, StoreError> {
+pub fn put(tx: &mut Tx<'_>, sha256: &str, size: u64, node: &NodeId, command: &CommandId) -> Result<bool, StoreError> {
     if !tx.exists("SELECT 1 FROM commands WHERE id = ?1 AND node_id = ?2", args![command, node])? {
         return Ok(false);
     }
@@ -38,15 +32,7 @@ pub fn list(tx: &mut Tx<'_>, command: &CommandId) -> Result<Vec<BlobRow>, StoreE
     tx.query(
         "SELECT sha256, command_id, node_id, size, stored_at FROM blobs WHERE command_id = ?1 ORDER BY sha256",
         args![command],
-        |row| {
-            Ok(BlobRow {
-                sha256: row.take()?,
-                command: row.take()?,
-                node: row.take()?,
-                size: row.take()?,
-                stored_at: row.take()?,
-            })
-        },
+        read,
     )
 }
 
@@ -55,14 +41,16 @@ pub fn find(tx: &mut Tx<'_>, sha256: &str) -> Result<Vec<BlobRow>, StoreError> {
     tx.query(
         "SELECT sha256, command_id, node_id, size, stored_at FROM blobs WHERE sha256 = ?1 ORDER BY command_id",
         args![sha256],
-        |row| {
-            Ok(BlobRow {
-                sha256: row.take()?,
-                command: row.take()?,
-                node: row.take()?,
-                size: row.take()?,
-                stored_at: row.take()?,
-            })
-        },
+        read,
     )
+}
+
+fn read(row: &mut Row<'_>) -> Result<BlobRow, StoreError> {
+    Ok(BlobRow {
+        sha256: row.take()?,
+        command: row.take()?,
+        node: row.take()?,
+        size: row.take()?,
+        stored_at: row.take()?,
+    })
 }

@@ -62,3 +62,44 @@ impl MemoryStore {
         statement.execute([]).map(|_| ()).map_err(StoreError::sql)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings;
+
+    struct Fixed;
+
+    impl Clock for Fixed {
+        fn now_ms(&self) -> i64 {
+            1
+        }
+    }
+
+    #[test]
+    fn errors_panics_and_failed_commits_leave_no_trace() {
+        let store = MemoryStore::new(Arc::new(Fixed)).unwrap();
+        let put = |tx: &mut Tx<'_>| settings::put(tx, "a", b"1");
+        let failed = store.run(|tx| {
+            tx.hint(Hint::Join);
+            put(tx)?;
+            Err::<(), StoreError>(StoreError::Closed)
+        });
+        assert!(matches!(failed, Err(StoreError::Closed)));
+        let panicked = store.run(|tx| -> Result<(), StoreError> {
+            put(tx)?;
+            panic!("a defect");
+        });
+        assert!(matches!(panicked, Err(StoreError::Panicked(_))));
+        assert!(matches!(store.run_failing_commit(put), Err(StoreError::Unavailable(_))));
+        let lost = store.run(|tx| {
+            put(tx)?;
+            tx.execute("ROLLBACK", &[])
+        });
+        assert!(lost.is_err());
+        assert_eq!(store.run(|tx| settings::get(tx, "a")).unwrap().0, None);
+        assert_eq!(store.run(|tx| tx.now()).unwrap().0, model::ServerTimeMs(1));
+        store.run(put).unwrap();
+        assert_eq!(store.run(|tx| settings::get(tx, "a")).unwrap().0, Some(vec![b'1']));
+    }
+}

@@ -30,11 +30,10 @@ fn a_command_carries_its_kinds_properties_and_the_next_seq() {
             .run(|tx| {
                 let seal_and_look = |body: &model::frame::CommandBody| seal(body);
                 let row = commands::enqueue(tx, &seal_and_look, &new)?;
-                let body: Vec<u8> = tx.query_one(
-                    "SELECT body FROM commands WHERE id = ?1",
-                    crate::db::args![row.id],
-                    |row| row.take(),
-                )?;
+                let body: Vec<u8> =
+                    tx.query_one("SELECT body FROM commands WHERE id = ?1", crate::db::args![row.id], |row| {
+                        row.take()
+                    })?;
                 sealed = Some(proto::decode_body(&body).unwrap());
                 Ok::<_, EnqueueError>(row)
             })

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 
 fn corrupt(world: &World, id: &CommandId, change: impl FnOnce(&mut model::frame::CommandBody)) {
     world.run(|tx| {
-        let body: Vec<u8> =
-            tx.query_one("SELECT body FROM commands WHERE id = ?1", args![id], |row| row.take())?;
+        let body: Vec<u8> = tx.query_one("SELECT body FROM commands WHERE id = ?1", args![id], |row| row.take())?;
         let mut body = proto::decode_body(&body).unwrap();
         change(&mut body);
         tx.execute("UPDATE commands SET body = ?2 WHERE id = ?1", args![id, proto::encode_body(&body)])
@@ -28,6 +27,7 @@ fn a_command_goes_out_byte_for_byte_as_it_was_sealed() {
     assert_eq!((to, *epoch, command_id, delivery.attempt), (&node, 1, &row.id, 1));
     let body = proto::decode_body(&delivery.signed.body).unwrap();
     assert_eq!(delivery.signed, seal(&body));
+    assert_eq!((body.batch_id.as_str(), body.min_generation), ("", 0), "unbatched, and no generation presupposed");
     let row = world.row(&row.id);
     assert_eq!((row.state, row.attempt, row.session_epoch), (CommandState::Dispatched, 1, Some(1)));
     assert!(world.dispatch(&[(&node, 1)]).is_empty(), "a row is sent once");
@@ -108,8 +108,7 @@ fn rows_are_taken_by_node_then_seq() {
     }
     expected.sort();
     let sent = world.dispatch(&[(&first, 1), (&second, 1)]);
-    let order: Vec<(NodeId, u64)> =
-        sent.iter().map(|out| (out.node.clone(), world.row(&out.command_id).seq)).collect();
+    let order: Vec<(NodeId, u64)> = sent.iter().map(|out| (out.node.clone(), world.row(&out.command_id).seq)).collect();
     assert_eq!(order, expected);
 }
 

@@ -82,10 +82,8 @@ fn a_batch_of_another_journal_or_a_passed_epoch_is_ignored() {
 #[test]
 fn a_failed_commit_acknowledges_nothing() {
     let (world, node) = World::with_session();
-    let batch = EventBatch {
-        journal_id: JournalId::new("journal-1"),
-        events: vec![event(1, report(&node, "daemon.started"))],
-    };
+    let batch =
+        EventBatch { journal_id: JournalId::new("journal-1"), events: vec![event(1, report(&node, "daemon.started"))] };
     let none = Handlers::default();
     assert!(world.store.run_failing_commit(|tx| events::ingest_events(tx, &none, &node, 1, &batch)).is_err());
     assert_eq!((acked(&world, &node), world.count("node.event")), (0, 0));
@@ -145,11 +143,8 @@ impl ReportHandler for Marker {
 #[test]
 fn a_failing_handler_undoes_only_its_own_writes_and_its_event_is_acknowledged() {
     let (world, node) = World::with_session();
-    let handlers = Handlers::new(vec![
-        Box::new(Marker("fails")),
-        Box::new(Marker("panics")),
-        Box::new(Marker("works")),
-    ]);
+    let handlers =
+        Handlers::new(vec![Box::new(Marker("fails")), Box::new(Marker("panics")), Box::new(Marker("works"))]);
     let signed = Event { node_sig: Some(Signed::default()), ..event(1, report(&node, "test.report")) };
     let plain = event(2, report(&node, "daemon.started"));
     assert_eq!(ingest(&world, &handlers, &node, 1, vec![signed, plain]), Some(2));
@@ -164,10 +159,8 @@ fn a_failing_handler_undoes_only_its_own_writes_and_its_event_is_acknowledged() 
 fn a_handler_commits_or_vanishes_with_the_ingest_transaction() {
     let (world, node) = World::with_session();
     let handlers = Handlers::new(vec![Box::new(Marker("works"))]);
-    let batch = EventBatch {
-        journal_id: JournalId::new("journal-1"),
-        events: vec![event(1, report(&node, "test.report"))],
-    };
+    let batch =
+        EventBatch { journal_id: JournalId::new("journal-1"), events: vec![event(1, report(&node, "test.report"))] };
     assert!(world.store.run_failing_commit(|tx| events::ingest_events(tx, &handlers, &node, 1, &batch)).is_err());
     assert_eq!(world.run(|tx| crate::settings::get(tx, "works")), None);
 }

@@ -142,16 +142,14 @@ impl Run {
         let mut cert: CertFacts = cert(&self.nodes[node]);
         cert.allowed_kinds.push("boot.kexec".into());
         let hello = hello(&boot, &journal);
-        let answer =
-            self.world.run(|tx| sessions::accept_session(tx, &self.world.gateway, &cert, &hello));
+        let answer = self.world.run(|tx| sessions::accept_session(tx, &self.world.gateway, &cert, &hello));
         let epoch = epoch_of(&answer);
         assert!(epoch > self.epochs[node], "epochs only rise");
         self.epochs[node] = epoch;
     }
 
     fn resume(&mut self, node: usize, in_flight: u8) {
-        let reported: Vec<usize> =
-            (0..self.commands.len()).filter(|index| in_flight >> (index % 8) & 1 == 1).collect();
+        let reported: Vec<usize> = (0..self.commands.len()).filter(|index| in_flight >> (index % 8) & 1 == 1).collect();
         let ids: Vec<CommandId> = reported.iter().map(|index| self.commands[*index].clone()).collect();
         let (gateway, epoch) = (&self.world.gateway, self.epochs[node]);
         let outcome = self.world.store.run(|tx| sessions::resume_done(tx, gateway, &self.nodes[node], epoch, &ids));

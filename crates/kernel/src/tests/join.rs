@@ -102,10 +102,10 @@ fn a_request_waits_until_its_one_answer() {
     assert_eq!(hints, [Hint::Join]);
     let (second, _) = put(JoinKind::Renew, 2);
     let waiting = world.run(|tx| join::join_requests_take(tx, 10));
-    assert_eq!(waiting.iter().map(|request| (request.id, request.kind)).collect::<Vec<_>>(), [
-        (first, JoinKind::Join),
-        (second, JoinKind::Renew)
-    ]);
+    assert_eq!(
+        waiting.iter().map(|request| (request.id, request.kind)).collect::<Vec<_>>(),
+        [(first, JoinKind::Join), (second, JoinKind::Renew)]
+    );
     assert_eq!((waiting[0].csr_sha256, waiting[0].request.as_slice()), ([1; 32], &[1][..]));
     assert_eq!(world.run(|tx| join::join_answer_get(tx, first)), None);
     assert_eq!(world.hints(|tx| join::join_answer(tx, first, b"yes")), [Hint::Join]);
@@ -149,8 +149,7 @@ fn certificates_are_kept_as_issued_and_recorded_once() {
 #[test]
 fn of_a_token_only_the_hash_is_stored() {
     let world = with_token(&token("t", 1));
-    let stored: Vec<u8> = world.run(|tx| {
-        tx.query_one("SELECT secret_sha256 FROM join_tokens WHERE id = 't'", args![], |row| row.take())
-    });
+    let stored: Vec<u8> =
+        world.run(|tx| tx.query_one("SELECT secret_sha256 FROM join_tokens WHERE id = 't'", args![], |row| row.take()));
     assert_eq!(stored, TOKEN_SECRET);
 }

@@ -149,19 +149,12 @@ fn a_stale_update_is_refused_and_changes_nothing() {
 #[test]
 fn a_signed_setting_comes_back_as_it_was_put() {
     let world = World::new();
-    let signed = Signed {
-        body: vec![1, 2, 3],
-        kid: "kid".into(),
-        chain: vec![vec![4], vec![5, 6]],
-        signature: vec![7; 64],
-    };
+    let signed =
+        Signed { body: vec![1, 2, 3], kid: "kid".into(), chain: vec![vec![4], vec![5, 6]], signature: vec![7; 64] };
     assert_eq!(world.run(|tx| settings::get_signed(tx, settings::SERVER_TIME)), None);
     world.run(|tx| settings::put_signed(tx, settings::SERVER_TIME, &signed));
     world.clock.advance(5);
-    assert_eq!(
-        world.run(|tx| settings::get_signed(tx, settings::SERVER_TIME)),
-        Some((signed, ServerTimeMs(START)))
-    );
+    assert_eq!(world.run(|tx| settings::get_signed(tx, settings::SERVER_TIME)), Some((signed, ServerTimeMs(START))));
     world.run(|tx| settings::put(tx, settings::FLEET_ID, b"fleet-a"));
     world.run(|tx| settings::put(tx, settings::FLEET_ID, b"fleet-b"));
     assert_eq!(world.run(|tx| settings::get(tx, settings::FLEET_ID)), Some(b"fleet-b".to_vec()));

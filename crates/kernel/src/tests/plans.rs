@@ -28,14 +28,20 @@ const INT: Value<'_> = Value::Int(1);
 
 #[test]
 fn dispatch_finds_its_work_by_skipping_through_the_pending_rows() {
-    check(crate::sessions::testing::SESSIONS_WITH_WORK, &[TEXT], &[
-        "SEARCH commands USING COVERING INDEX commands_pending",
-        "SEARCH c USING COVERING INDEX commands_pending (node_id>?)",
-        "SEARCH s USING INDEX sqlite_autoindex_node_sessions_1 (node_id=?)",
-    ]);
-    check(crate::sessions::testing::WAITING, &[TEXT, TEXT, INT, Value::Null, INT], &[
-        "USING INDEX commands_pending (node_id=? AND lane=?)",
-    ]);
+    check(
+        crate::sessions::testing::SESSIONS_WITH_WORK,
+        &[TEXT],
+        &[
+            "SEARCH commands USING COVERING INDEX commands_pending",
+            "SEARCH c USING COVERING INDEX commands_pending (node_id>?)",
+            "SEARCH s USING INDEX sqlite_autoindex_node_sessions_1 (node_id=?)",
+        ],
+    );
+    check(
+        crate::sessions::testing::WAITING,
+        &[TEXT, TEXT, INT, Value::Null, INT],
+        &["USING INDEX commands_pending (node_id=? AND lane=?)"],
+    );
     check(crate::sessions::testing::IN_FLIGHT, &[TEXT], &["INDEX commands_in_flight (node_id=?)"]);
 }
 
@@ -43,9 +49,7 @@ fn dispatch_finds_its_work_by_skipping_through_the_pending_rows() {
 fn cancels_and_sweeps_go_by_their_partial_indexes() {
     check(crate::sessions::testing::CANCELLING, &[TEXT, INT], &["USING INDEX commands_cancelling"]);
     check(commands::testing::EXPIRED, &[INT, INT], &["USING COVERING INDEX commands_pending_expiry (not_after<?)"]);
-    check(commands::testing::TIMED_OUT, &[INT, INT], &[
-        "USING INDEX commands_in_flight_timeout (times_out_at<?)",
-    ]);
+    check(commands::testing::TIMED_OUT, &[INT, INT], &["USING INDEX commands_in_flight_timeout (times_out_at<?)"]);
 }
 
 #[test]

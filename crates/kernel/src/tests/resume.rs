@@ -121,11 +121,9 @@ fn a_resent_command_belongs_to_the_boot_and_journal_it_was_sent_to_last() {
     let id = world.dispatched(&node, 1, "1", "inventory.refresh");
     world.connect(&node, "boot-2", "journal-2");
     let (boot, journal): (String, String) = world.run(|tx| {
-        tx.query_one(
-            "SELECT dispatched_boot_id, dispatched_journal_id FROM commands WHERE id = ?1",
-            args![id],
-            |row| Ok((row.take()?, row.take()?)),
-        )
+        tx.query_one("SELECT dispatched_boot_id, dispatched_journal_id FROM commands WHERE id = ?1", args![id], |row| {
+            Ok((row.take()?, row.take()?))
+        })
     });
     assert_eq!((boot.as_str(), journal.as_str()), ("boot-2", "journal-2"));
 }

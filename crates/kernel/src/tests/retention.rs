@@ -30,6 +30,9 @@ fn settled_commands_go_after_their_time_with_blobs_nobody_else_names() {
     assert!(world.run(|tx| commands::get(tx, &old)).is_none());
     assert!(world.run(|tx| commands::get(tx, &young)).is_some());
     assert_eq!(world.run(|tx| blobs::list(tx, &young)).len(), 1);
+    let named: Vec<model::CommandId> =
+        world.run(|tx| blobs::find(tx, "bb")).into_iter().map(|blob| blob.command).collect();
+    assert_eq!(named, std::slice::from_ref(&young));
     world.clock.advance(COMMANDS_KEPT_MS);
     world.run(|tx| retention::prune(tx, 10));
     assert!(world.run(|tx| commands::get(tx, &open)).is_some(), "an open command is never forgotten");

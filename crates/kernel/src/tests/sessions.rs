@@ -99,9 +99,8 @@ fn an_unknown_inventory_digest_asks_for_the_inventory() {
 #[test]
 fn an_accepted_session_is_published_and_tells_the_gateway_of_the_older_one() {
     let (world, node) = World::with_session();
-    let hints = world.hints(|tx| {
-        sessions::accept_session(tx, &world.gateway, &cert(&node), &hello("boot-1", "journal-1"))
-    });
+    let hints =
+        world.hints(|tx| sessions::accept_session(tx, &world.gateway, &cert(&node), &hello("boot-1", "journal-1")));
     assert!(hints.contains(&Hint::Session(node.clone())), "{hints:?}");
     assert_eq!(world.count("node.connected"), 2);
     let row = world.run(|tx| nodes::get_node(tx, &node)).unwrap();

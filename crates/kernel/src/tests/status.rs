@@ -43,12 +43,8 @@ fn observed_generation_never_falls_and_may_come_from_a_passed_session() {
 #[test]
 fn ages_of_conditions_become_times_of_the_control_plane() {
     let (world, node) = World::with_session();
-    let condition = Condition {
-        kind: "JournalFull".into(),
-        reason: "NoSpace".into(),
-        message: "64 MiB".into(),
-        age_ms: 1500,
-    };
+    let condition =
+        Condition { kind: "JournalFull".into(), reason: "NoSpace".into(), message: "64 MiB".into(), age_ms: 1500 };
     let report = StatusReport { conditions: vec![condition], gauges: vec![("load".into(), 3)], ..at(0) };
     assert_eq!(write(&world, &node, 1, &report, true), Written::Stored);
     let status = row(&world, &node).status.unwrap();

@@ -64,12 +64,9 @@ fn every_commit_is_synchronous_and_foreign_keys_hold() {
         };
         assert_eq!(pragmas("synchronous").await.unwrap(), 2, "FULL");
         assert_eq!(pragmas("foreign_keys").await.unwrap(), 1);
-        let mode: String =
-            store.read(|tx| tx.query_one("PRAGMA journal_mode", &[], |row| row.take())).await.unwrap();
+        let mode: String = store.read(|tx| tx.query_one("PRAGMA journal_mode", &[], |row| row.take())).await.unwrap();
         assert_eq!(mode, "wal");
-        let broken = store
-            .write(|tx| tx.execute("INSERT INTO principals VALUES ('p', 'nobody', 'x', 1)", &[]))
-            .await;
+        let broken = store.write(|tx| tx.execute("INSERT INTO principals VALUES ('p', 'nobody', 'x', 1)", &[])).await;
         assert!(matches!(broken, Err(StoreError::Statement(_))), "{broken:?}");
     });
 }
@@ -104,8 +101,7 @@ fn operations_that_wait_together_share_a_commit_and_fail_alone() {
             tokio::task::yield_now().await;
             gate_tx.send(()).expect("the writer waits");
         };
-        let (blocker, good, bad, panics, last, ()) =
-            tokio::join!(blocker, good, bad, panics, last, opener);
+        let (blocker, good, bad, panics, last, ()) = tokio::join!(blocker, good, bad, panics, last, opener);
         blocker.unwrap();
         good.unwrap();
         assert!(matches!(bad, Err(StoreError::Closed)));
@@ -149,8 +145,7 @@ fn a_full_store_refuses_writes_and_goes_on_reading() {
     let store = open(directory.path()).unwrap();
     runtime().block_on(async {
         put(&store, "small", 10).await.unwrap();
-        let pages: i64 =
-            store.write(|tx| tx.query_one("PRAGMA page_count", &[], |row| row.take())).await.unwrap();
+        let pages: i64 = store.write(|tx| tx.query_one("PRAGMA page_count", &[], |row| row.take())).await.unwrap();
         let limit = |pages: i64| {
             let sql = format!("PRAGMA max_page_count = {pages}");
             store.write(move |tx| tx.query_one(&sql, &[], |row| row.take::<i64>()))
@@ -172,8 +167,7 @@ fn what_shares_a_batch_with_the_operation_that_fills_the_disk_is_not_half_stored
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).unwrap();
     runtime().block_on(async {
-        let pages: i64 =
-            store.write(|tx| tx.query_one("PRAGMA page_count", &[], |row| row.take())).await.unwrap();
+        let pages: i64 = store.write(|tx| tx.query_one("PRAGMA page_count", &[], |row| row.take())).await.unwrap();
         let sql = format!("PRAGMA max_page_count = {}", pages + 4);
         store.write(move |tx| tx.query_one(&sql, &[], |row| row.take::<i64>())).await.unwrap();
         let (gate_tx, gate_rx) = std::sync::mpsc::channel::<()>();
@@ -197,6 +191,67 @@ fn what_shares_a_batch_with_the_operation_that_fills_the_disk_is_not_half_stored
         }
         put(&store, "after", 1).await.unwrap();
         assert_eq!(get(&store, "after").await, Some(1));
+    });
+}
+
+#[test]
+fn an_operation_that_loses_the_transaction_fails_its_whole_batch_and_nothing_runs_outside_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    runtime().block_on(async {
+        let (gate_tx, gate_rx) = std::sync::mpsc::channel::<()>();
+        let first = store.write(move |tx| {
+            gate_rx.recv().expect("the gate opens");
+            tx.hint(Hint::Join);
+            settings::put(tx, "first", b"1")
+        });
+        // What SQLite does by itself on some errors.
+        let loses = store.write(|tx| {
+            let nested = tx.savepoint(|tx| tx.execute("ROLLBACK", &[]));
+            assert!(nested.is_err(), "a handler's error is not all that was lost");
+            assert!(settings::put(tx, "outside", b"1").is_err());
+            Err::<(), StoreError>(StoreError::Full)
+        });
+        let opener = async {
+            tokio::task::yield_now().await;
+            gate_tx.send(()).expect("the writer waits");
+        };
+        let mut hints_rx = store.hints().subscribe();
+        let (first, loses, ()) = tokio::join!(first, loses, opener);
+        assert!(matches!(loses, Err(StoreError::Full)), "{loses:?}");
+        assert!(matches!(first, Err(StoreError::Unavailable(_))), "{first:?}");
+        assert_eq!((get(&store, "first").await, get(&store, "outside").await), (None, None));
+        put(&store, "after", 1).await.unwrap();
+        assert_eq!(get(&store, "after").await, Some(1));
+        assert!(hints_rx.try_recv().is_err(), "no hint of what was lost");
+    });
+}
+
+#[test]
+fn a_caller_that_goes_away_stops_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).unwrap();
+    runtime().block_on(async {
+        let (gate_tx, gate_rx) = std::sync::mpsc::channel::<()>();
+        let blocker = store.write(move |tx| {
+            gate_rx.recv().expect("the gate opens");
+            settings::put(tx, "blocker", b"1")
+        });
+        let gone = put(&store, "gone", 1);
+        tokio::pin!(blocker);
+        {
+            tokio::pin!(gone);
+            tokio::select! {
+                biased;
+                _ = &mut blocker => panic!("the gate is closed"),
+                _ = &mut gone => panic!("the gate is closed"),
+                () = tokio::task::yield_now() => {}
+            }
+        }
+        gate_tx.send(()).expect("the writer waits");
+        blocker.await.unwrap();
+        put(&store, "after", 1).await.unwrap();
+        assert_eq!(get(&store, "gone").await, Some(1));
     });
 }
 

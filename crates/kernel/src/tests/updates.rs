@@ -16,11 +16,10 @@ fn progress_and_the_outcome_follow_the_reports() {
     world.clock.advance(10);
     assert!(world.report(&node, &id, UpdateState::Running).is_empty());
     let row = world.row(&id);
-    assert_eq!((row.state, row.acked_at, row.running_at), (
-        CommandState::Running,
-        Some(model::ServerTimeMs(START)),
-        Some(world.now())
-    ));
+    assert_eq!(
+        (row.state, row.acked_at, row.running_at),
+        (CommandState::Running, Some(model::ServerTimeMs(START)), Some(world.now()))
+    );
     assert_eq!(world.report(&node, &id, done(Outcome::Failed, "internal")), std::slice::from_ref(&id));
     assert_eq!(world.state(&id), (CommandState::Failed, "internal".into()));
 }
@@ -88,12 +87,16 @@ fn a_result_and_its_signature_are_stored_byte_for_byte() {
     let (world, node) = World::with_session();
     for (key, result, node_sig) in [
         ("plain", vec![0xff, 0x00, 0x80], None),
-        ("signed", Vec::new(), Some(Signed {
-            body: vec![9; 40],
-            kid: "not even a kid".into(),
-            chain: vec![vec![0; 3], vec![], vec![1]],
-            signature: vec![1, 2, 3],
-        })),
+        (
+            "signed",
+            Vec::new(),
+            Some(Signed {
+                body: vec![9; 40],
+                kid: "not even a kid".into(),
+                chain: vec![vec![0; 3], vec![], vec![1]],
+                signature: vec![1, 2, 3],
+            }),
+        ),
     ] {
         let id = world.dispatched(&node, 1, key, "logs.collect");
         let settled = Settled { outcome: Outcome::Succeeded, result: result.clone(), node_sig: node_sig.clone() };
@@ -147,11 +150,8 @@ fn a_report_for_a_row_whose_dispatch_was_lost_still_lands() {
 fn a_failed_commit_applies_and_acknowledges_nothing() {
     let (world, node) = World::with_session();
     let id = world.dispatched(&node, 1, "key", "logs.collect");
-    let update = CommandUpdate {
-        command_id: id.clone(),
-        state: done(Outcome::Succeeded, ""),
-        boot_id: BootId::new("boot-1"),
-    };
+    let update =
+        CommandUpdate { command_id: id.clone(), state: done(Outcome::Succeeded, ""), boot_id: BootId::new("boot-1") };
     let updates = std::slice::from_ref(&update);
     assert!(world.store.run_failing_commit(|tx| updates::ingest_updates(tx, &node, updates)).is_err());
     assert_eq!(world.row(&id).state, CommandState::Dispatched);

@@ -11,6 +11,7 @@ pub enum Report {
     Done(Outcome),
 }
 
+#[derive(Default)]
 struct Node {
     /// Open session, and whether it is ready.
     session: Option<bool>,
@@ -62,16 +63,8 @@ impl Command {
 
 impl Reference {
     pub fn new(nodes: usize, now: i64) -> Self {
-        let node = |_| Node {
-            session: None,
-            accepted: 0,
-            boot: 1,
-            journal: 1,
-            journal_since: 0,
-            seen: false,
-            resign_due: false,
-        };
-        Self { now, nodes: (0..nodes).map(node).collect(), commands: Vec::new() }
+        let nodes = (0..nodes).map(|_| Node { boot: 1, journal: 1, ..Node::default() }).collect();
+        Self { now, nodes, commands: Vec::new() }
     }
 
     pub fn node_of(&self, index: usize) -> usize {
@@ -88,8 +81,8 @@ impl Reference {
     }
 
     pub fn unsent_reports(&self, lane: Lane) -> u32 {
-        let of_lane = self.commands.iter().filter(|command| command.kind.spec().lane == lane);
-        of_lane.filter(|command| command.unsent_report).count() as u32
+        let counts = |command: &&Command| command.unsent_report && command.kind.spec().lane == lane;
+        self.commands.iter().filter(counts).count() as u32
     }
 
     pub fn enqueue(&mut self, node: usize, kind: &str) {
@@ -156,13 +149,11 @@ impl Reference {
         Some(again)
     }
 
-    /// Which commands are sent, by node and seq.
     pub fn dispatch(&mut self) -> Vec<usize> {
         let mut sent = Vec::new();
-        for node in 0..self.nodes.len() {
-            if self.nodes[node].session != Some(true) {
-                continue;
-            }
+        let ready = self.nodes.iter().enumerate().filter(|(_, node)| node.session == Some(true));
+        let ready: Vec<usize> = ready.map(|(number, _)| number).collect();
+        for node in ready {
             let mut of_node: Vec<usize> = Lane::ALL.iter().flat_map(|lane| self.dispatch_lane(node, *lane)).collect();
             of_node.sort_unstable();
             sent.extend(of_node);
@@ -214,11 +205,12 @@ impl Reference {
         let was_pending = command.state == CommandState::Pending;
         match report {
             Report::Acked | Report::Running => {
-                let to = if matches!(report, Report::Acked) { CommandState::Acked } else { CommandState::Running };
+                let is_ack = matches!(report, Report::Acked);
+                let to = if is_ack { CommandState::Acked } else { CommandState::Running };
                 if command.state.accepts(to) {
                     command.state = to;
                     command.unsent_report |= was_pending;
-                    // Without any session there is no journal to note, and the node itself counts as new.
+                    // Without any session there is no journal to note.
                     command.sent_to = command.sent_to.or(Some((here.0, if seen { here.1 } else { 0 })));
                 }
             }
@@ -266,7 +258,6 @@ impl Reference {
         }
     }
 
-    /// Which cancels go out now, by node and seq.
     pub fn pending_cancels(&mut self) -> Vec<usize> {
         let mut sent: Vec<usize> = Vec::new();
         for node in 0..self.nodes.len() {
@@ -292,7 +283,6 @@ impl Reference {
         }
     }
 
-    /// How many commands are signed again.
     pub fn resign(&mut self) -> usize {
         let mut signed = 0;
         for (number, node) in self.nodes.iter_mut().enumerate().filter(|(_, node)| node.resign_due) {
