@@ -26,6 +26,7 @@ mod wait;
 pub use args::{Command, Format, Globals};
 pub use context::{Context, ContextError, Contexts};
 pub use error::CliError;
+pub use output::to_yaml;
 
 use std::process::ExitCode;
 

@@ -36,7 +36,8 @@ fn to_json<T: Serialize + ?Sized>(value: &T) -> Result<String, CliError> {
     serde_json::to_string_pretty(value).map_err(|error| CliError::Print(error.to_string()))
 }
 
-fn to_yaml<T: Serialize + ?Sized>(value: &T) -> Result<String, CliError> {
+/// A value as one YAML document.
+pub fn to_yaml<T: Serialize + ?Sized>(value: &T) -> Result<String, CliError> {
     let value = serde_json::to_value(value).map_err(|error| CliError::Print(error.to_string()))?;
     let mut text = serde_saphyr::to_string(&value).map_err(|error| CliError::Print(error.to_string()))?;
     if !text.ends_with('\n') {
