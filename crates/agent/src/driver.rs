@@ -14,7 +14,7 @@ use crate::inventory::Observed;
 use crate::journal_thread::JournalThread;
 use crate::keeper::Keeper;
 use crate::kinds::Workers;
-use crate::link::{Incoming, Link};
+use crate::link::{Closing, Incoming, Link};
 use crate::outside::NodeOutside;
 use crate::process;
 use crate::status::{self, StatusDocument};
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::clock::{Instant, boottime};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 /// Status goes out this often even when nothing changed, for its gauges.
@@ -95,6 +95,8 @@ pub struct Driver {
     parts: Parts,
     connecting: Option<Connecting>,
     link: Option<Link>,
+    /// The session that ended last: its goodbye may still be on the way.
+    closing: Option<Closing>,
     /// What carrying out an output led to.
     inputs: VecDeque<Input>,
     started: Instant,
@@ -103,8 +105,8 @@ pub struct Driver {
     restarts: bool,
 }
 
-fn every(period: Duration) -> Interval {
-    let mut ticks = interval(period);
+fn every(period: Duration, first: Duration) -> Interval {
+    let mut ticks = interval_at(tokio::time::Instant::now() + first, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }
@@ -115,10 +117,11 @@ impl Driver {
             parts,
             connecting: None,
             link: None,
+            closing: None,
             inputs: VecDeque::new(),
             started: boottime(),
-            status_tick: every(STATUS_EVERY),
-            metrics_tick: every(METRICS_EVERY),
+            status_tick: every(STATUS_EVERY, Duration::ZERO),
+            metrics_tick: every(METRICS_EVERY, METRICS_EVERY),
             restarts: false,
         }
     }
@@ -162,6 +165,13 @@ impl Driver {
             self.step(Input::Stop).await;
         }
         drop(self.link);
+        drop(self.parts.events);
+        self.parts.workers.end().await;
+        if let Some(closing) = self.closing
+            && closing.await.is_err()
+        {
+            tracing::debug!("the last session was cut off");
+        }
         // The journal is free for the next process once its thread is gone.
         self.parts.journal.close().await;
         exit
@@ -190,7 +200,7 @@ impl Driver {
     async fn carry_out(&mut self, output: Output) {
         match output {
             Output::Connect => self.connect(),
-            Output::Disconnect(_) => self.link.take().into_iter().for_each(Link::close),
+            Output::Disconnect(_) => self.closing = self.link.take().map(Link::close),
             Output::Send(frame) => {
                 if self.link.as_ref().is_some_and(|link| !link.send(frame)) {
                     tracing::warn!("the gateway stopped reading");
@@ -203,6 +213,10 @@ impl Driver {
             Output::Cancel(id) => self.parts.workers.cancel(&id),
             Output::StoreBundle(signed) => self.keep(Keep::Bundle(signed)).await,
             Output::MirrorMark(mark) => self.keep(Keep::Mark(mark)).await,
+            // Nothing of this version asks about tickets; what tunnels need of the journal is there.
+            Output::Ticket { .. } => {}
+            // Exec tickets are shown by tunnels, which this version does not have.
+            Output::Ticket { .. } => {}
             Output::Decided(decision) => self.decided(&decision),
         }
     }

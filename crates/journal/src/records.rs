@@ -12,7 +12,7 @@ pub struct RecordError(pub &'static str);
 
 #[derive(Clone, PartialEq, Message)]
 struct Record {
-    #[prost(oneof = "Part", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12")]
+    #[prost(oneof = "Part", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
     part: Option<Part>,
 }
 
@@ -42,6 +42,18 @@ enum Part {
     TimeMark(i64),
     #[prost(message, tag = "12")]
     Spec(SpecPart),
+    #[prost(message, tag = "13")]
+    TicketUsed(TicketPart),
+    #[prost(message, tag = "14")]
+    TicketsForgotten(IdsPart),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct TicketPart {
+    #[prost(string, tag = "1")]
+    jti: String,
+    #[prost(sint64, tag = "2")]
+    expires_at_ms: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -194,6 +206,8 @@ pub fn encode(mutation: &Mutation) -> Vec<u8> {
         Mutation::Spec { generation, spec_hash, signed } => {
             Part::Spec(SpecPart { generation, spec_hash, signed: Some(signed_part(signed)) })
         }
+        Mutation::TicketUsed { jti, expires_at } => Part::TicketUsed(TicketPart { jti, expires_at_ms: expires_at.0 }),
+        Mutation::TicketsForgotten(ids) => Part::TicketsForgotten(IdsPart { ids }),
     };
     Record { part: Some(part) }.encode_to_vec()
 }
@@ -247,6 +261,8 @@ pub fn decode(record: &[u8]) -> Result<Mutation, RecordError> {
             spec_hash: part.spec_hash,
             signed: part.signed.map(signed).ok_or(RecordError("spec"))?,
         },
+        Part::TicketUsed(part) => Mutation::TicketUsed { jti: part.jti, expires_at: ServerTimeMs(part.expires_at_ms) },
+        Part::TicketsForgotten(part) => Mutation::TicketsForgotten(part.ids),
     })
 }
 

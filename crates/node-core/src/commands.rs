@@ -359,7 +359,7 @@ impl<O: Outside> Engine<O> {
     }
 
     /// Room for one more command with the largest result, beside those already admitted.
-    fn has_journal_room(&self) -> bool {
+    pub(crate) fn has_journal_room(&self) -> bool {
         let limits = &self.config.limits;
         let reserve = (limits::RESULT_BYTES_MAX as u64).min(limits.bytes_max / 32);
         let admitted = (self.executions.len() + self.refusing.len()) as u64;

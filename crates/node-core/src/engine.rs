@@ -8,6 +8,7 @@ use crate::lanes::Lanes;
 use crate::link::Link;
 use crate::outside::Outside;
 use crate::rules;
+use crate::tickets::TicketVerdict;
 use crate::time::ServerClock;
 use model::frame::{
     AgentFrame, Any, CommandBody, CommandResult, CommandUpdate, Delivery, GatewayFrame, InventoryReport, Report,
@@ -16,7 +17,7 @@ use model::frame::{
 use model::{
     BootId, CommandId, EventClass, IncarnationId, Kind, Lane, NodeId, RejectReason, Role, ServerTimeMs, SessionEnd,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::clock::Instant;
 
 /// Mutations that may wait for the next commit are written after this long at the latest.
@@ -70,6 +71,11 @@ pub enum Input {
     },
     Status(StatusReport),
     Inventory(InventoryReport),
+    /// Somebody shows an exec ticket whose signature is good; answered by `Output::Ticket`.
+    Ticket {
+        jti: String,
+        expires_at: ServerTimeMs,
+    },
     Tick,
     /// Say goodbye.
     Stop,
@@ -106,6 +112,11 @@ pub enum Output {
     Start(Work),
     /// Somebody wants it stopped: stop between actions, and report what really happened.
     Cancel(CommandId),
+    /// Whether an exec ticket may be used.
+    Ticket {
+        jti: String,
+        verdict: TicketVerdict,
+    },
     /// The trust bundle changed; store it.
     StoreBundle(Signed),
     /// The server time mark, for the copy beside the journal.
@@ -150,6 +161,7 @@ pub enum Decision {
     SpecRefused { why: &'static str },
     EventsDropped { count: usize },
     Swept { count: usize },
+    Ticket { verdict: TicketVerdict },
 }
 
 /// What this process is doing about a command. Dies with the process.
@@ -191,6 +203,7 @@ pub(crate) enum Then {
     EventsReady,
     Welcomed,
     SpecApplied,
+    TicketUsed(String),
 }
 
 #[derive(Debug)]
@@ -217,6 +230,8 @@ pub struct Engine<O: Outside> {
     /// Refusals and cancellations on their way to disk, of commands that were never accepted.
     pub(crate) refusing: BTreeMap<CommandId, ()>,
     pub(crate) deferred: Vec<Deferred>,
+    /// Exec tickets whose use is on its way to disk.
+    pub(crate) granting: BTreeSet<String>,
     pub(crate) event_seq: u64,
     pub(crate) status: Option<StatusReport>,
     pub(crate) inventory: Option<InventoryReport>,
@@ -244,6 +259,7 @@ impl<O: Outside> Engine<O> {
             executions: BTreeMap::new(),
             refusing: BTreeMap::new(),
             deferred: Vec::new(),
+            granting: BTreeSet::new(),
             status: None,
             inventory: None,
             out: Vec::new(),
@@ -267,6 +283,7 @@ impl<O: Outside> Engine<O> {
             Input::Observed { class, kind, attributes, body } => self.observed(now, class, kind, attributes, body),
             Input::Status(report) => self.status_changed(report),
             Input::Inventory(report) => self.inventory_changed(report),
+            Input::Ticket { jti, expires_at } => self.ticket(now, jti, expires_at),
             Input::Tick => {}
             Input::Stop => self.stop(),
         }
@@ -360,6 +377,7 @@ impl<O: Outside> Engine<O> {
                 Then::EventsReady => self.send_events(),
                 Then::Welcomed => self.welcomed_is_durable(now),
                 Then::SpecApplied => self.recheck_deferred(now),
+                Then::TicketUsed(jti) => self.ticket_is_durable(jti),
             }
         }
     }

@@ -99,6 +99,12 @@ pub enum Mutation {
         spec_hash: String,
         signed: Signed,
     },
+    /// An exec ticket was used; its `jti` counts until the ticket expires.
+    TicketUsed {
+        jti: String,
+        expires_at: ServerTimeMs,
+    },
+    TicketsForgotten(Vec<String>),
 }
 
 /// Bounds, at most those of `model::limits`; `config.toml` may lower them.
@@ -123,6 +129,7 @@ pub struct JournalState {
     commands: BTreeMap<CommandId, Entry>,
     events: BTreeMap<u64, Event>,
     spec: Option<Signed>,
+    tickets: BTreeMap<String, ServerTimeMs>,
     bytes: u64,
 }
 
@@ -141,7 +148,14 @@ impl JournalState {
             applied_spec_hash: String::new(),
             time_mark: *time_mark,
         };
-        Some(Self { meta, commands: BTreeMap::new(), events: BTreeMap::new(), spec: None, bytes: OVERHEAD_BYTES })
+        Some(Self {
+            meta,
+            commands: BTreeMap::new(),
+            events: BTreeMap::new(),
+            spec: None,
+            tickets: BTreeMap::new(),
+            bytes: OVERHEAD_BYTES,
+        })
     }
 
     pub fn meta(&self) -> &Meta {
@@ -158,6 +172,11 @@ impl JournalState {
 
     pub fn spec(&self) -> Option<&Signed> {
         self.spec.as_ref()
+    }
+
+    /// Used exec tickets and when each expires.
+    pub fn tickets(&self) -> &BTreeMap<String, ServerTimeMs> {
+        &self.tickets
     }
 
     /// Unacknowledged events, oldest first.
@@ -221,6 +240,18 @@ impl JournalState {
                 self.meta.applied_spec_hash.clone_from(spec_hash);
                 self.spec = Some(signed.clone());
             }
+            Mutation::TicketUsed { jti, expires_at } => {
+                if self.tickets.insert(jti.clone(), *expires_at).is_none() {
+                    self.bytes += ticket_bytes(jti);
+                }
+            }
+            Mutation::TicketsForgotten(jtis) => {
+                for jti in jtis {
+                    if self.tickets.remove(jti).is_some() {
+                        self.bytes -= ticket_bytes(jti);
+                    }
+                }
+            }
         }
     }
 
@@ -254,6 +285,8 @@ impl JournalState {
                 }
             }
         }
+        let tickets = self.tickets.iter();
+        all.extend(tickets.map(|(jti, expires_at)| Mutation::TicketUsed { jti: jti.clone(), expires_at: *expires_at }));
         // The acknowledgement goes first: an event at or below it is not taken back.
         all.push(Mutation::EventsAcked(meta.acked_event_seq));
         all.extend(self.events.values().cloned().map(Mutation::Event));
@@ -337,6 +370,10 @@ fn tombstone(seq: u64) -> Event {
 
 pub(crate) fn event_bytes(event: &Event) -> u64 {
     OVERHEAD_BYTES + event.report.len() as u64 + event.node_sig.as_ref().map_or(0, signed_bytes)
+}
+
+fn ticket_bytes(jti: &str) -> u64 {
+    OVERHEAD_BYTES / 4 + jti.len() as u64
 }
 
 fn entry_bytes(entry: &Entry) -> u64 {

@@ -23,6 +23,7 @@ mod lanes;
 mod link;
 mod outside;
 mod rules;
+mod tickets;
 mod time;
 
 pub use checks::{CheckContext, Verdict, check};
@@ -30,6 +31,7 @@ pub use engine::{Busy, Decision, Engine, EngineConfig, Input, Output, Ticket, Wo
 pub use journal::{Accepted, DoneEntry, Entry, EntryState, JournalLimits, JournalState, Meta, Mutation};
 pub use outside::{BundleVerdict, Outside};
 pub use rules::{Recovery, Resolution, recover, resolve, sweep};
+pub use tickets::{JTI_BYTES_MAX, TicketVerdict};
 pub use time::{ServerClock, TimeError};
 
 #[cfg(test)]

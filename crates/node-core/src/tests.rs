@@ -6,3 +6,4 @@ mod harness;
 mod journaling;
 mod recovery;
 mod session;
+mod tickets;

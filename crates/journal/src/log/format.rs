@@ -18,7 +18,7 @@ pub const SECTOR_BYTES: usize = 512;
 pub(super) const SECTOR_HEADER_BYTES: usize = 20;
 pub(super) const RECORD_HEADER_BYTES: usize = 20;
 /// The longest record, in bytes.
-pub const RECORD_BYTES_MAX: usize = 2 << 20;
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
 /// The most payload one append takes, in bytes.
 pub const BATCH_BYTES_MAX: usize = 16 << 20;
 /// The file grows by this many bytes of zeroes.

@@ -57,6 +57,8 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         any::<u64>().prop_map(Mutation::EventsAcked),
         any::<u64>().prop_map(Mutation::Epoch),
         time().prop_map(Mutation::TimeMark),
+        (".{0,9}", time()).prop_map(|(jti, expires_at)| Mutation::TicketUsed { jti, expires_at }),
+        proptest::collection::vec(".{0,9}", 0..4).prop_map(Mutation::TicketsForgotten),
         (any::<u64>(), ".{0,9}", signed_strategy()).prop_map(|(generation, spec_hash, signed)| Mutation::Spec {
             generation,
             spec_hash,

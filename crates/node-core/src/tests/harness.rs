@@ -195,7 +195,7 @@ impl Node {
                 Output::Decided(decision) => self.decisions.push(decision),
                 Output::Disconnect(code) => self.disconnects.push(code),
                 Output::Connect => self.connects += 1,
-                Output::StoreBundle(_) | Output::MirrorMark(_) => {}
+                Output::StoreBundle(_) | Output::MirrorMark(_) | Output::Ticket { .. } => {}
             }
         }
         while !self.slow_disk && self.sync_one() {}

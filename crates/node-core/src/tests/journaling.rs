@@ -136,7 +136,7 @@ fn a_snapshot_rebuilds_the_same_state() {
             let settled =
                 Settled { outcome: Outcome::Failed, result: vec![1; rng.random_range(0..50)], node_sig: None };
             let boot_id = BootId::new("b");
-            let mutation = match rng.random_range(0..9) {
+            let mutation = match rng.random_range(0..11) {
                 0 => Mutation::Accepted(Accepted {
                     id,
                     kind: Kind::NodeReboot,
@@ -159,6 +159,8 @@ fn a_snapshot_rebuilds_the_same_state() {
                 }
                 6 => Mutation::EventsAcked(rng.random_range(0..=seq)),
                 7 => Mutation::EventsDropped(vec![rng.random_range(0..=seq)]),
+                8 => Mutation::TicketUsed { jti: format!("t{}", rng.random_range(0..5)), expires_at: ServerTimeMs(T0) },
+                9 => Mutation::TicketsForgotten(vec![format!("t{}", rng.random_range(0..5))]),
                 _ => Mutation::TimeMark(ServerTimeMs(T0 + rng.random_range(0..9))),
             };
             state.apply(&mutation);
