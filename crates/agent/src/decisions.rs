@@ -35,7 +35,6 @@ pub fn log(node_id: &NodeId, decision: &Decision) {
         Decision::SpecApplied { generation } => line!(info, "spec applied", generation),
         Decision::SpecRefused { why } => line!(error, "spec refused", why),
         Decision::EventsDropped { count } => line!(warn, "metric events dropped", count),
-        Decision::Ticket { verdict } => line!(info, "exec ticket judged", ?verdict),
         Decision::Swept { count } => line!(info, "old commands swept", count),
         Decision::Ticket { verdict } => line!(info, "exec ticket judged", verdict = ?verdict),
     }

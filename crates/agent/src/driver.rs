@@ -215,8 +215,6 @@ impl Driver {
             Output::MirrorMark(mark) => self.keep(Keep::Mark(mark)).await,
             // Nothing of this version asks about tickets; what tunnels need of the journal is there.
             Output::Ticket { .. } => {}
-            // Exec tickets are shown by tunnels, which this version does not have.
-            Output::Ticket { .. } => {}
             Output::Decided(decision) => self.decided(&decision),
         }
     }

@@ -20,7 +20,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
+use tokio::task::JoinSet;
 
 /// Everything else in the table of kinds is refused `UNSUPPORTED`.
 pub const IMPLEMENTED: &[Kind] =
@@ -48,10 +50,14 @@ pub struct Context {
 
 type Running = Arc<Mutex<BTreeMap<CommandId, Arc<AtomicBool>>>>;
 
-/// The workers of all lanes. They end when this is dropped and their work is done.
+/// Work that is running when the daemon ends gets this long to stop between two actions.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// The workers of all lanes. They end with this value.
 pub struct Workers {
     lanes: BTreeMap<Lane, mpsc::Sender<Work>>,
     running: Running,
+    tasks: JoinSet<()>,
 }
 
 fn lock(running: &Running) -> MutexGuard<'_, BTreeMap<CommandId, Arc<AtomicBool>>> {
@@ -64,15 +70,16 @@ impl Workers {
         let context = Arc::new(context);
         let running = Running::default();
         let mut lanes = BTreeMap::new();
+        let mut tasks = JoinSet::new();
         for lane in Lane::ALL {
             let (work_tx, work_rx) = mpsc::channel(lane.credits() as usize);
             let work_rx = Arc::new(AsyncMutex::new(work_rx));
             for _ in 0..lane.workers() {
-                tokio::spawn(work_on(work_rx.clone(), context.clone(), running.clone()));
+                tasks.spawn(work_on(work_rx.clone(), context.clone(), running.clone()));
             }
             lanes.insert(lane, work_tx);
         }
-        Self { lanes, running }
+        Self { lanes, running, tasks }
     }
 
     /// Hands work to its lane. The engine starts no more than the lane has workers, so there is always room.
@@ -86,6 +93,20 @@ impl Workers {
     pub fn cancel(&self, id: &CommandId) {
         if let Some(stop) = lock(&self.running).get(id) {
             stop.store(true, Ordering::Release);
+        }
+    }
+}
+
+impl Workers {
+    /// Stops what is running before its next action and waits for it, so that nothing of this process acts
+    /// on the host once another one begins. Work that does not stop in time is left to its end.
+    pub async fn end(self) {
+        let Self { lanes, running, mut tasks } = self;
+        drop(lanes);
+        lock(&running).values().for_each(|stop| stop.store(true, Ordering::Release));
+        let ended = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(END_WITHIN, ended).await.is_err() {
+            tracing::warn!("a command was still running at the end");
         }
     }
 }

@@ -19,6 +19,9 @@ const CLOSING_MOST: Duration = Duration::from_secs(2);
 
 type Opening = Pin<Box<dyn Future<Output = Result<Response<Streaming<v1::GatewayFrame>>, Status>> + Send>>;
 
+/// A session that ends.
+pub type Closing = tokio::task::JoinHandle<()>;
+
 enum Inbound {
     /// A gateway may answer the call only once it has read `Hello`.
     Opening(Opening),
@@ -73,11 +76,16 @@ impl Link {
         }
     }
 
-    /// Lets queued frames leave, then ends the call. Returns at once; the rest takes a bounded time.
-    pub fn close(self) {
+    /// Lets queued frames leave, then ends the call. Returns at once; what it returns ends within a bounded
+    /// time.
+    pub fn close(self) -> Closing {
         let Self { outbox, inbound } = self;
         drop(outbox);
-        tokio::spawn(tokio::time::timeout(CLOSING_MOST, drain(inbound)));
+        tokio::spawn(async {
+            if tokio::time::timeout(CLOSING_MOST, drain(inbound)).await.is_err() {
+                tracing::debug!("the gateway did not close the session");
+            }
+        })
     }
 }
 

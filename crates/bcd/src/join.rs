@@ -92,3 +92,6 @@ fn read_token(file: Option<&Path>) -> Result<JoinToken, TokenReadError> {
     let input = std::io::stdin();
     if input.is_terminal() { Err(TokenReadError::Absent) } else { token::from_input(input.lock()) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -279,3 +279,62 @@ fn the_key_beside_the_configuration_must_be_the_pinned_one() {
     let text = error.to_string();
     assert!(text.contains("join-encryption.jwk") && text.contains(&config.join_encryption_pin.to_string()), "{text}");
 }
+
+/// A machine whose board ships with placeholders.
+struct Board(v1::Firmware);
+
+impl Host for Board {
+    fn hostname(&self) -> String {
+        "board".to_owned()
+    }
+    fn boot_id(&self) -> Result<model::BootId, host::HostError> {
+        Ok(model::BootId::new("boot"))
+    }
+    fn inventory(&self) -> v1::Inventory {
+        let nic = |mac: &str, pci: &str| v1::Nic { mac: mac.into(), pci_address: pci.into(), ..v1::Nic::default() };
+        v1::Inventory {
+            firmware: Some(self.0.clone()),
+            nics: vec![nic("0c:00", "0000:02:00.0"), nic("0a:00", "0000:01:00.0"), nic("0b:00", "")],
+            os: Some(v1::OperatingSystem { architecture: "x86_64".to_owned(), ..v1::OperatingSystem::default() }),
+            ..v1::Inventory::default()
+        }
+    }
+    fn nvml_diag(&self) -> Result<v1::NvmlDiag, host::HostError> {
+        Ok(v1::NvmlDiag::default())
+    }
+    fn gpu_reset(&self, _uuid: &str, _command_id: &str) -> Result<(), host::HostError> {
+        Ok(())
+    }
+    fn gpu_holds(&self) -> Result<Vec<host::GpuHold>, host::HostError> {
+        Ok(Vec::new())
+    }
+    fn reboot(&self, _command_id: &str) -> Result<host::RebootEffect, host::HostError> {
+        Ok(host::RebootEffect::HostGoesDown)
+    }
+    fn collect_logs(
+        &self,
+        _request: &host::LogsRequest,
+        _into: &mut dyn std::io::Write,
+    ) -> Result<host::LogsSummary, host::HostError> {
+        Ok(host::LogsSummary::default())
+    }
+}
+
+#[test]
+fn the_claims_are_the_hosts_and_placeholders_are_left_out() {
+    let config = Bed::new().config(1);
+    let firmware = |is_trusted| v1::Firmware {
+        product_uuid: "uuid".to_owned(),
+        product_uuid_trusted: is_trusted,
+        product_serial: "serial".to_owned(),
+        product_serial_trusted: is_trusted,
+        ..v1::Firmware::default()
+    };
+    let real = claims(&config, Role::Node, &Board(firmware(true)));
+    assert_eq!((real.product_uuid.as_str(), real.product_serial.as_str()), ("uuid", "serial"));
+    assert_eq!((real.site.as_str(), real.hostname.as_str(), real.arch.as_str()), ("fsn1", "board", "x86_64"));
+    assert_eq!(real.macs, ["0a:00", "0c:00"], "physical interfaces, sorted");
+    assert_eq!(real.role, i32::from(v1::Role::Node));
+    let placeholder = claims(&config, Role::Node, &Board(firmware(false)));
+    assert_eq!((placeholder.product_uuid.as_str(), placeholder.product_serial.as_str()), ("", ""));
+}

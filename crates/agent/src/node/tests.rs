@@ -75,10 +75,14 @@ impl Bed {
     }
 
     async fn welcome(&self, session: &FakeSession, epoch: u64) {
+        self.welcome_at(session, epoch, stdx::clock::wall_unix_ms()).await;
+    }
+
+    async fn welcome_at(&self, session: &FakeSession, epoch: u64, unix_ms: i64) {
         let welcome = v1::Welcome {
             session_epoch: epoch,
             protocol: 1,
-            server_time: Some(self.time()),
+            server_time: Some(self.time(unix_ms)),
             heartbeat_interval_ms: 10_000,
             credits_control: 8,
             credits_provision: 4,
@@ -90,11 +94,8 @@ impl Bed {
         send(session, v1::gateway_frame::Frame::Welcome(welcome)).await;
     }
 
-    fn time(&self) -> v1::TimeStatement {
-        let stated = v1::ServerTime {
-            unix_ms: stdx::clock::wall_unix_ms(),
-            fleet_id: self.fleet.keys.public.fleet_id.to_string(),
-        };
+    fn time(&self, unix_ms: i64) -> v1::TimeStatement {
+        let stated = v1::ServerTime { unix_ms, fleet_id: self.fleet.keys.public.fleet_id.to_string() };
         let signed = self.fleet.keys.controllers.sign(Purpose::ServerTime, stated.encode_to_vec()).expect("signs");
         v1::TimeStatement { signed: Some(crate::signed::to_wire(signed)), unsigned_ms: 0 }
     }
@@ -291,6 +292,22 @@ async fn a_damaged_journal_moves_aside_and_a_lost_one_is_never_as_old_as_the_nod
         .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
         .collect();
     assert!(names.iter().any(|name| name.starts_with("journal.db.corrupt-")), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_lost_journal_does_not_reset_the_time_mark() {
+    let mut bed = Bed::new().await;
+    let (stop, running) = bed.start();
+    bed.greeted(1).await;
+    stopped(&stop, running).await;
+    stdx::durable::remove(&bed.config.data_dir.join("journal.db")).expect("lose the journal");
+    let (stop, running) = bed.start();
+    let mut session = bed.session().await;
+    assert!(matches!(next(&mut session).await, AgentFrame::Hello(_)));
+    bed.welcome_at(&session, 2, bed.fleet.now_ms - 10 * 60_000).await;
+    let AgentFrame::End { code, .. } = next(&mut session).await else { panic!("refused") };
+    assert_eq!(code, SessionEnd::TimeRefused);
+    stopped(&stop, running).await;
 }
 
 #[test]
