@@ -20,14 +20,13 @@ data directory resumes the same fleet.
   --release        build with optimizations (takes longer)
 ";
 
-/// Programs a person pastes, so their folder goes on the PATH.
+/// The one program that is built with simulated hardware.
 const SIMULATED: &str = "bcd-sim";
 
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let options = Options::parse(arguments)?;
     build(options.release)?;
     let programs = programs_dir(options.release);
-    eprintln!("In another terminal, first:\n\n    export PATH={}:$PATH\n", programs.display());
     let mut command = Command::new(programs.join("better-compute"));
     command.arg("dev").arg("--data-dir").arg(&options.data_dir).arg("--sim").arg(&options.sim);
     if let Some(listen) = &options.listen {

@@ -67,7 +67,16 @@ pub struct Supervised {
 impl Supervised {
     /// Starts `command`. Its tracer is a thread of its own, for only the thread that attached may ask for
     /// anything (ptrace(2)).
-    pub fn spawn(mut command: Command, kill_at: KillAt) -> Result<Self> {
+    pub fn spawn(command: Command, kill_at: KillAt) -> Result<Self> {
+        Self::spawn_then(command, kill_at, |_| {})
+    }
+
+    /// As [`Supervised::spawn`]; `ended` runs as soon as the process has ended, on the tracer's thread.
+    pub fn spawn_then(
+        mut command: Command,
+        kill_at: KillAt,
+        ended: impl FnOnce(&Report) + Send + 'static,
+    ) -> Result<Self> {
         let seen = Arc::new(AtomicUsize::new(0));
         let counter = seen.clone();
         let (pid_tx, pid_rx) = mpsc::channel();
@@ -76,7 +85,9 @@ impl Supervised {
             match started {
                 Ok(pid) => {
                     pid_tx.send(Ok(pid)).context("nobody waits for the start")?;
-                    trace::run(pid, kill_at, &counter)
+                    let report = trace::run(pid, kill_at, &counter)?;
+                    ended(&report);
+                    Ok(report)
                 }
                 Err(error) => {
                     pid_tx.send(Err(error)).context("nobody waits for the start")?;

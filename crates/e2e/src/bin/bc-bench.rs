@@ -27,6 +27,7 @@ fn run() -> Result<()> {
     }
     match name.as_str() {
         "journal" => e2e::bench::journal::run(&directory),
+        "delivery" => e2e::bench::delivery::run(&directory),
         _ => bail!("there is no measurement {name:?}"),
     }
 }

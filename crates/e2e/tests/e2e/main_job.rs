@@ -1,0 +1,232 @@
+//! The main job, as a person does it: `dev`, the commands it prints, this very machine as a node, and a second
+//! start that goes on where the first one ended.
+
+use e2e::fleet::process::{Process, tail};
+use e2e::fleet::{free_port, output, programs};
+use e2e::wait;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const SIMS: usize = 3;
+
+/// A `dev` with a home of its own.
+struct Dev {
+    scratch: e2e::fleet::scratch::Scratch,
+    programs: PathBuf,
+    ports: [u16; 2],
+}
+
+impl Dev {
+    fn new() -> Self {
+        let scratch = e2e::fleet::scratch::Scratch::new().expect("a folder");
+        let ports = [free_port().expect("a port"), free_port().expect("a port")];
+        Self { scratch, programs: programs().expect("programs"), ports }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env_remove("BETTER_COMPUTE_URL")
+            .env_remove("BETTER_COMPUTE_TOKEN")
+            .env("PATH", std::env::join_paths([&self.programs]).expect("a path"))
+            .current_dir(self.scratch.path());
+        command
+    }
+
+    /// Starts it and waits until it has printed what to paste.
+    fn start(&self, log: &str) -> Process {
+        let mut command = self.command("better-compute");
+        command
+            .args(["dev", "--sim", &SIMS.to_string(), "--data-dir"])
+            .arg(self.path("dev"))
+            .args(["--listen", &format!("127.0.0.1:{}", self.ports[0])])
+            .args(["--gateway-listen", &format!("127.0.0.1:{}", self.ports[1])]);
+        let log = self.path(log);
+        let mut dev = Process::spawn(command, &log).expect("dev starts");
+        wait::until("what to paste", wait::LONG, || {
+            dev.check()?;
+            Ok(std::fs::read_to_string(&log)?.contains("better-compute events watch").then_some(()))
+        })
+        .expect("dev comes up");
+        dev
+    }
+
+    /// One command line, which must succeed; its standard output.
+    fn type_in(&self, line: &str) -> String {
+        let mut words = line.split(' ');
+        let mut command = self.command(words.next().expect("a program"));
+        output(command.args(words).stdin(Stdio::null())).expect("it succeeds")
+    }
+
+    fn type_in_json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.type_in(&format!("{line} --format json"))).expect("JSON")
+    }
+
+    fn nodes(&self) -> Vec<Value> {
+        self.type_in_json("better-compute nodes list")["items"].as_array().expect("items").clone()
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
+}
+
+/// All processes that `pid` started, and what those started.
+fn descendants(pid: i32) -> BTreeSet<i32> {
+    let mut parents = BTreeMap::new();
+    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
+        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
+        // Behind the name in parentheses: state, parent (proc_pid_stat(5)).
+        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
+        parents.extend(parent.map(|parent| (child, parent)));
+    }
+    let mut found = BTreeSet::from([pid]);
+    while let Some((child, _)) = parents.iter().find(|(child, parent)| found.contains(parent) && !found.contains(child))
+    {
+        found.insert(*child);
+    }
+    found.remove(&pid);
+    found
+}
+
+/// Ctrl-C, and everything is gone.
+fn interrupt(mut dev: Process) {
+    let started = descendants(dev.pid().as_raw());
+    assert!(started.len() >= 2, "a control plane and simulated nodes: {started:?}");
+    dev.signal(Signal::SIGINT).expect("it is there");
+    let status = dev.wait_ended(wait::LONG).expect("it ends");
+    assert!(status.success(), "{status}");
+    let left: Vec<&i32> = started.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn the_main_job_works_as_pasted_and_a_second_start_resumes_it() {
+    let dev = Dev::new();
+    let running = dev.start("dev-1.log");
+
+    let nodes = dev.nodes();
+    assert_eq!(nodes.len(), SIMS, "{nodes:?}");
+    assert!(nodes.iter().all(|node| node["inventory"]["gpus"].as_array().is_some_and(|gpus| gpus.len() == 8)));
+    let table = dev.type_in("better-compute nodes list");
+    assert!(nodes.iter().all(|node| table.contains(text(&node["name"]))), "{table}");
+    let node = text(&nodes[0]["id"]).to_owned();
+
+    let watched = dev.path("watched");
+    let watch = dev.command("better-compute");
+    let watch = with_arguments(watch, &["events", "watch", "--after", "0"]);
+    let watch = Process::spawn(watch, &watched).expect("a watch");
+
+    let diag = dev.type_in_json(&format!("better-compute commands run {node} diag.nvml --wait"));
+    assert_eq!((&diag["state"], &diag["attested"]), (&json!("succeeded"), &json!("verified")), "{diag}");
+    let shown = dev.type_in(&format!("better-compute commands get {}", text(&diag["id"])));
+    assert!(shown.contains("SUCCEEDED") && shown.contains("verified"), "{shown}");
+
+    let reboot = dev.type_in_json(&format!("better-compute commands run {node} node.reboot --wait"));
+    assert_eq!((&reboot["state"], &reboot["code"]), (&json!("succeeded"), &json!("rebooted")), "{reboot}");
+    let again = dev.type_in_json(&format!("better-compute nodes get {node}"));
+    assert_ne!(again["bootId"], nodes[0]["bootId"], "a new boot");
+
+    let listed = dev.type_in_json(&format!("better-compute commands list --node {node}"));
+    let kinds: Vec<&str> = listed["items"].as_array().expect("items").iter().map(|item| text(&item["kind"])).collect();
+    assert_eq!(kinds, ["node.reboot", "diag.nvml"], "newest first");
+
+    wait::until("both commands in the watch", wait::LONG, || {
+        let lines = std::fs::read_to_string(&watched)?;
+        let settled = lines.lines().filter(|line| line.contains("command.settled")).count();
+        Ok((settled >= 2).then_some(()))
+    })
+    .expect("a live watch");
+    drop(watch);
+
+    this_machine_joins(&dev);
+    interrupt(running);
+
+    let fleet_before = std::fs::read(dev.path("dev/dev.json")).expect("addresses");
+    let running = dev.start("dev-2.log");
+    assert_eq!(std::fs::read(dev.path("dev/dev.json")).expect("addresses"), fleet_before, "the same addresses");
+    let ids = |nodes: &[Value]| nodes.iter().map(|node| text(&node["id"]).to_owned()).collect::<BTreeSet<_>>();
+    let resumed = dev.nodes();
+    assert_eq!(resumed.len(), SIMS + 1, "the same nodes, and this machine, which is away");
+    assert!(ids(&nodes).is_subset(&ids(&resumed)));
+    let kept = dev.type_in_json(&format!("better-compute commands get {}", text(&diag["id"])));
+    assert_eq!(kept, diag, "what was settled stays as it was");
+    let diag = dev.type_in_json(&format!("better-compute commands run {node} diag.nvml --wait"));
+    assert_eq!(diag["attested"], "verified", "{diag}");
+    interrupt(running);
+}
+
+fn with_arguments(mut command: Command, arguments: &[&str]) -> Command {
+    command.args(arguments);
+    command
+}
+
+/// A real `bcd`, joined with a token from its standard input, that says what is really here.
+fn this_machine_joins(dev: &Dev) {
+    dev.type_in("better-compute join-tokens create --pool dev --out ./token");
+    let token = dev.path("token");
+    assert_eq!(std::fs::metadata(&token).expect("a file").mode() & 0o777, 0o600);
+    let config = dev.path("dev/node/config.toml");
+    let mut join = dev.command("bcd");
+    join.args(["join", "--config"]).arg(&config).stdin(std::fs::File::open(&token).expect("a token"));
+    let joined = output(&mut join).expect("it joins");
+    let id = joined.trim().strip_prefix("joined as ").unwrap_or_else(|| panic!("{joined}")).to_owned();
+
+    let mut node = dev.command("bcd");
+    node.args(["node", "--config"]).arg(&config);
+    let log = dev.path("bcd.log");
+    let mut node = Process::spawn(node, &log).expect("bcd starts");
+    wait::until("this machine", wait::LONG, || {
+        node.check()?;
+        Ok(dev.nodes().iter().any(|node| node["id"] == *id && e2e::fleet::is_ready(node)).then_some(()))
+    })
+    .expect("it is ready");
+
+    let refreshed = dev.type_in_json(&format!("better-compute commands run {id} inventory.refresh --wait"));
+    assert_eq!(refreshed["state"], "succeeded", "{refreshed}");
+    let shown = dev.type_in_json(&format!("better-compute nodes get {id}"));
+    let inventory = &shown["inventory"];
+    assert_eq!(refreshed["result"]["digest"], inventory["digest"], "the inventory shown is the one just collected");
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a hostname");
+    assert_eq!(inventory["hostname"], hostname.trim());
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").expect("CPUs");
+    let threads = cpuinfo.lines().filter(|line| line.starts_with("processor")).count();
+    assert_eq!(inventory["cpus"]["threads"], threads, "{inventory}");
+
+    dev.type_in(&format!("better-compute commands run {id} logs.collect --wait --out logs.tar.zst"));
+    let files = archive(&dev.path("logs.tar.zst"));
+    let manifest = String::from_utf8(files.get("MANIFEST").expect("a manifest").clone()).expect("text");
+    assert!(!manifest.trim().is_empty() && files.len() > 1, "{:?}\n{manifest}", files.keys());
+    for name in files.keys().filter(|name| *name != "MANIFEST") {
+        assert!(manifest.contains(name.as_str()), "{name} is not in the manifest:\n{manifest}");
+    }
+
+    let status = node.stop().expect("it ends");
+    assert!(status.success(), "{status}\n{}", tail(&log));
+}
+
+/// Names and contents of a tar under zstd.
+fn archive(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let file = std::fs::File::open(path).expect("an archive");
+    let mut tar = tar::Archive::new(zstd::Decoder::new(file).expect("zstd"));
+    let mut files = BTreeMap::new();
+    for entry in tar.entries().expect("a tar") {
+        let mut entry = entry.expect("an entry");
+        let name = entry.path().expect("a name").display().to_string();
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("a body");
+        files.insert(name, bytes);
+    }
+    files
+}
