@@ -25,7 +25,7 @@ pub type Closing = tokio::task::JoinHandle<()>;
 enum Inbound {
     /// A gateway may answer the call only once it has read `Hello`.
     Opening(Opening),
-    Open(Streaming<v1::GatewayFrame>),
+    Open(Box<Streaming<v1::GatewayFrame>>),
 }
 
 /// What came in.
@@ -61,7 +61,7 @@ impl Link {
     pub async fn next(&mut self) -> Incoming {
         if let Inbound::Opening(opening) = &mut self.inbound {
             match opening.await {
-                Ok(response) => self.inbound = Inbound::Open(response.into_inner()),
+                Ok(response) => self.inbound = Inbound::Open(Box::new(response.into_inner())),
                 Err(status) => return ended(&status),
             }
         }
@@ -92,7 +92,7 @@ impl Link {
 async fn drain(inbound: Inbound) {
     let mut frames = match inbound {
         Inbound::Opening(opening) => match opening.await {
-            Ok(response) => response.into_inner(),
+            Ok(response) => Box::new(response.into_inner()),
             Err(_) => return,
         },
         Inbound::Open(frames) => frames,

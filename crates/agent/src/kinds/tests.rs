@@ -257,7 +257,8 @@ async fn a_gpu_that_recovered_loses_its_xid_conditions_and_another_keeps_them() 
     assert!(matches!(result, WorkResult::Succeeded { .. }));
     let mut left: Vec<String> = rig.conditions.report(Instant(0)).into_iter().map(|c| c.reason).collect();
     let mut expected = vec![bed.uuid(1), bed.uuid(2)];
-    (left.sort(), expected.sort());
+    left.sort();
+    expected.sort();
     assert_eq!(left, expected, "not healthy, and not reset");
 }
 

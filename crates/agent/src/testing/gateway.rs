@@ -14,6 +14,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 type Script<T> = Arc<Mutex<dyn FnMut(T) -> Result<v1::JoinReply, Status> + Send>>;
 
+/// What was uploaded: header and bytes.
+pub type Blobs = Arc<Mutex<Vec<(v1::BlobHeader, Vec<u8>)>>>;
+
 /// One open session as a test drives it.
 pub struct FakeSession {
     pub from_agent: Streaming<v1::AgentFrame>,
@@ -26,7 +29,7 @@ struct Service {
     join: Script<v1::JoinRequest>,
     renew: Script<v1::RenewRequest>,
     sessions: mpsc::Sender<FakeSession>,
-    blobs: Arc<Mutex<Vec<(v1::BlobHeader, Vec<u8>)>>>,
+    blobs: Blobs,
 }
 
 #[tonic::async_trait]
@@ -76,7 +79,7 @@ impl NodeService for Service {
 pub struct FakeGateway {
     pub port: u16,
     pub sessions: mpsc::Receiver<FakeSession>,
-    pub blobs: Arc<Mutex<Vec<(v1::BlobHeader, Vec<u8>)>>>,
+    pub blobs: Blobs,
     task: tokio::task::JoinHandle<()>,
 }
 
