@@ -134,7 +134,7 @@ fn a_field_this_build_does_not_know_is_found_in_an_empty_message() {
     let mut later = Vec::new();
     prost::encoding::bytes::encode(77, &b"ab".to_vec(), &mut later);
     let twice = [later.clone(), later].concat();
-    assert_eq!(v1::NodeSpec::decode(twice.as_slice()), Ok(v1::NodeSpec {}), "the generated code drops it");
+    assert_eq!(v1::NodeSpec::decode(twice.as_slice()), Ok(v1::NodeSpec::default()), "the generated code drops it");
     assert_eq!(scan_tags(&twice), Ok(vec![77]));
     assert_eq!(scan_tags(&[]), Ok(vec![]));
     assert!(matches!(scan_tags(&twice[..3]), Err(WireError::Decode { .. })), "a cut field is no field");
