@@ -241,11 +241,12 @@ impl Fleet {
         self.dir().join("effects.log")
     }
 
-    /// Lines of the effects log that name the command.
-    pub fn effects_of(&self, command_id: &str) -> Result<usize> {
+    /// Lines of the effects log that name the command: what it did to the world, the boot it did it in first.
+    pub fn effects_of(&self, command_id: &str) -> Result<Vec<String>> {
         let path = self.effects_log();
         let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
-        Ok(text.lines().filter(|line| line.split(' ').next_back() == Some(command_id)).count())
+        let of_command = |line: &&str| line.split(' ').next_back() == Some(command_id);
+        Ok(text.lines().filter(of_command).map(str::to_owned).collect())
     }
 
     /// The keys of JoinService, for certificates that no honest service would issue.
