@@ -14,8 +14,8 @@ use tonic::{Code, Response, Status, Streaming};
 
 /// Frames that wait for the network. A gateway that lets this many pile up has stopped reading.
 const FRAMES_WAITING_MAX: usize = 512;
-/// The last frames of a session that ends get this long to leave.
-const CLOSING_MOST: Duration = Duration::from_secs(2);
+/// The last frames of a session that ends get this long to leave; what does not make it is said again.
+const CLOSING_MOST: Duration = Duration::from_millis(500);
 
 type Opening = Pin<Box<dyn Future<Output = Result<Response<Streaming<v1::GatewayFrame>>, Status>> + Send>>;
 
