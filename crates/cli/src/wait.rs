@@ -39,7 +39,7 @@ pub(crate) async fn settled(
         match session.client.call(&request).await {
             Ok(read) => command = read,
             // The control plane may be restarting; the command is stored, so waiting goes on.
-            Err(ClientError::Unreachable { .. } | ClientError::NotTheApi { status: 502..=504, .. }) => {
+            Err(error) if may_pass(&error) => {
                 progress.say("the control plane does not answer; waiting for it");
             }
             Err(error) => break Err(error.into()),
@@ -64,4 +64,10 @@ fn line(command: &Command) -> String {
     let state = commands::state(command);
     let attempts = if command.attempts > 1 { format!(", delivery {}", command.attempts) } else { String::new() };
     format!("{} {}: {state}{attempts}", command.kind, command.id)
+}
+
+/// Whether the control plane may be back by the next look.
+fn may_pass(error: &ClientError) -> bool {
+    matches!(error, ClientError::Unreachable { .. } | ClientError::NotTheApi { status: 502..=504, .. })
+        || error.code() == Some(api_types::ErrorCode::Unavailable)
 }

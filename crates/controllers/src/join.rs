@@ -12,7 +12,7 @@ mod issue;
 mod renew;
 mod trust;
 
-pub(crate) use trust::prepare;
+pub(crate) use trust::{prepare, prepare_in};
 
 use crate::lease::{Lease, StepError};
 use crate::metrics::Metrics;
