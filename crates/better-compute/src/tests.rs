@@ -26,7 +26,9 @@ fn the_definitions_are_consistent() {
 
 #[test]
 fn help_of_the_program() {
-    help(&[], expect![[r#"
+    help(
+        &[],
+        expect![[r#"
         Bare-metal GPU fleets: the control plane, and the commands to operate it
 
         Usage: better-compute [OPTIONS] <COMMAND>
@@ -56,12 +58,15 @@ fn help_of_the_program() {
               --format <FORMAT>  How to print results [default: table] [possible values: table, json, yaml]
               --context <NAME>   Context to use instead of the selected one
               --tenant <ID>      Tenant to act for, when it is not the token's own
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn help_of_serve() {
-    help(&["serve"], expect![[r#"
+    help(
+        &["serve"],
+        expect![[r#"
         Run roles of the control plane
 
         Usage: better-compute serve [OPTIONS] --data-dir <DIR>
@@ -92,12 +97,15 @@ fn help_of_serve() {
               --format <FORMAT>  How to print results [default: table] [possible values: table, json, yaml]
               --context <NAME>   Context to use instead of the selected one
               --tenant <ID>      Tenant to act for, when it is not the token's own
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn help_of_dev() {
-    help(&["dev"], expect![[r#"
+    help(
+        &["dev"],
+        expect![[r#"
         Run a whole fleet on this machine: a control plane and simulated nodes
 
         Usage: better-compute dev [OPTIONS]
@@ -114,12 +122,15 @@ fn help_of_dev() {
               --format <FORMAT>  How to print results [default: table] [possible values: table, json, yaml]
               --context <NAME>   Context to use instead of the selected one
               --tenant <ID>      Tenant to act for, when it is not the token's own
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn help_of_pki_init() {
-    help(&["pki", "init"], expect![[r#"
+    help(
+        &["pki", "init"],
+        expect![[r#"
         Make the keys of a new fleet and seal them into one bundle
 
         Usage: better-compute pki init [OPTIONS] --out <FILE> --serving-name <NAME>
@@ -137,7 +148,8 @@ fn help_of_pki_init() {
               --format <FORMAT>  How to print results [default: table] [possible values: table, json, yaml]
               --context <NAME>   Context to use instead of the selected one
               --tenant <ID>      Tenant to act for, when it is not the token's own
-    "#]]);
+    "#]],
+    );
 }
 
 struct Files {

@@ -12,7 +12,9 @@ mod issue;
 mod renew;
 mod trust;
 
-pub(crate) use trust::{prepare, prepare_in};
+pub(crate) use trust::prepare;
+#[cfg(test)]
+pub(crate) use trust::prepare_in;
 
 use crate::lease::{Lease, StepError};
 use crate::metrics::Metrics;

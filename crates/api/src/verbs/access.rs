@@ -171,7 +171,7 @@ fn check_mac(mac: &str) -> Result<(), Refusal> {
     let parts: Vec<&str> = mac.split(':').collect();
     let is_octet =
         |part: &&str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    if parts.len() == 6 && parts.iter().all(|part| is_octet(part)) {
+    if parts.len() == 6 && parts.iter().all(is_octet) {
         return Ok(());
     }
     Err(Refusal::invalid(format!("expect.mac is {mac:?}; it looks like 02:00:5e:10:00:01, in lower case")))

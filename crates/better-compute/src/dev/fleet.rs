@@ -3,7 +3,7 @@
 
 use super::layout::Layout;
 use anyhow::Context;
-use api_types::{ConnectionState, JoinTokensCreate, Node, NodesList, PoolsCreate, SiteKind, SitesCreate};
+use api_types::{ConnectionState, FleetGet, JoinTokensCreate, Node, NodesList, PoolsCreate, SiteKind, SitesCreate};
 use client::{Client, ClientConfig, RetryPolicy};
 use std::path::Path;
 use std::time::Duration;
@@ -62,14 +62,17 @@ impl Fleet {
     pub async fn wait_for_nodes(&self, count: u32) -> anyhow::Result<Vec<Node>> {
         let mut last_shown = None;
         loop {
-            let nodes = self.nodes().await?;
-            let there: Vec<Node> = nodes.into_iter().filter(is_there).collect();
-            if there.len() >= count as usize {
-                return Ok(there);
+            // Counting is cheap; the nodes with all they are made of are read once enough are connected.
+            let fleet = self.client.call(&FleetGet::default()).await.context("cannot read the fleet")?;
+            if fleet.nodes.connected >= u64::from(count) {
+                let there: Vec<Node> = self.nodes().await?.into_iter().filter(is_there).collect();
+                if there.len() >= count as usize {
+                    return Ok(there);
+                }
             }
-            if last_shown != Some(there.len()) {
-                eprintln!("{} of {count} nodes are there", there.len());
-                last_shown = Some(there.len());
+            if last_shown != Some(fleet.nodes.connected) {
+                eprintln!("{} of {count} nodes are connected", fleet.nodes.connected);
+                last_shown = Some(fleet.nodes.connected);
             }
             tokio::time::sleep(POLL).await;
         }

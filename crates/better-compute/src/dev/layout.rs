@@ -258,7 +258,8 @@ mod tests {
             gateway_server_name = "localhost"
             data_dir = "/x y/node/data"
             socket_path = "/x y/node/bcd.sock"
-        "##]].assert_eq(&text);
+        "##]]
+        .assert_eq(&text);
     }
 
     #[test]

@@ -4,11 +4,14 @@ use super::Bed;
 use crate::verifier::verdict;
 use kernel::commands::{self, Attestation, NewCommand};
 use kernel::db::StoreError;
+use kernel::nodes::get_node;
 use kernel::sessions::{self, CertFacts, SessionAnswer};
 use kernel::updates::ingest_updates;
 use kernel::verifier::{Unverified, Verdict, settle_verified, take_unverified};
 use model::frame::{Any, CommandResult, CommandUpdate, Hello, ResultStatement, Settled, Signed, UpdateState};
-use model::{BootId, CommandId, CommandState, GatewayId, IncarnationId, JournalId, NodeId, Outcome, PrincipalId, Role};
+use model::{
+    BootId, CommandId, CommandState, GatewayId, IncarnationId, JournalId, Lifecycle, NodeId, Outcome, PrincipalId, Role,
+};
 use pki::{KeyPair, NodeCertificate, Purpose};
 
 fn result() -> Vec<u8> {
@@ -158,6 +161,9 @@ fn the_gateway_stores_and_only_the_verifier_makes_an_attested_command_terminal()
     let id = report(&bed, |key, statement| Some(sign(key, Purpose::CommandResult, statement)));
     let row = |bed: &Bed| bed.run(|tx| commands::get(tx, &id)).expect("row");
     let before = row(&bed);
+    let node = bed.run(|tx| get_node(tx, &before.node)).expect("node");
+    let connected = node.session.is_some_and(|session| session.connected);
+    assert!(connected && node.lifecycle == Lifecycle::Adopting, "joined and in session, without an inventory yet");
     assert!(!before.state.is_terminal() && before.awaits_verification, "{before:?}");
     verify(&bed);
     let after = row(&bed);

@@ -106,6 +106,13 @@ fn a_relay_cannot_attach_a_request_or_claims_of_its_own() {
     let secret = bearer.split_once('.').expect("dot").1;
     let relayed = genuine.encode_to_vec();
     assert!(!relayed.windows(secret.len()).any(|window| window == secret.as_bytes()));
+    // An answer of its own does not verify under the pin, whatever certificate it shows.
+    let pin = bed.bundle.pins().join_signing_key_pin;
+    let join_certificate = bed.bundle.public.join_signing.to_vec();
+    for chain in [Vec::new(), vec![join_certificate]] {
+        let forged = pki::Signed::sign(Purpose::JoinResponse, vec![1], &gateway.key, chain);
+        assert!(forged.verify_pinned(Purpose::JoinResponse, &pin).is_err());
+    }
     bed.ask(JoinKind::Join, &genuine).granted();
 }
 

@@ -1,8 +1,9 @@
 //! What is signed by timer: the time, and pending commands again.
 
 use super::{Bed, START_MS};
-use crate::server_time;
-use kernel::db::StoreError;
+use crate::runner::Controller;
+use crate::server_time::{self, ServerTimeSigner};
+use crate::sweeper::Sweeper;
 use kernel::settings;
 use pki::{FleetId, Purpose};
 use proto::{Message, v1};
@@ -52,9 +53,14 @@ fn the_trust_bundle_keeps_its_version_until_its_roots_change() {
 fn a_store_of_another_fleet_is_refused() {
     let bed = Bed::new();
     let other = pki::Bundle::create(FleetId::random(), &["x".into()], START_MS).expect("pki").split().join;
-    let error = bed.store.run(|tx| crate::join::prepare_in(tx, &other)).err().expect("refused");
+    let error = bed.store.run(|tx| crate::join::prepare_in(tx, &other)).expect_err("refused");
     assert!(matches!(error, crate::StartError::OtherFleet { .. }), "{error}");
     let fleet = bed.run(|tx| settings::get(tx, settings::FLEET_ID)).expect("stored");
     assert_eq!(fleet, bed.bundle.public.fleet_id.as_str().as_bytes());
-    assert!(bed.store.run(|tx| Ok::<_, StoreError>(tx.now()?)).is_ok());
+}
+
+#[test]
+fn the_sweeper_runs_every_five_seconds_and_the_time_is_signed_every_thirty() {
+    assert_eq!(Sweeper::PERIOD, std::time::Duration::from_secs(5));
+    assert_eq!(ServerTimeSigner::PERIOD, std::time::Duration::from_secs(30));
 }
