@@ -15,7 +15,7 @@ pub mod raw_node;
 pub mod scratch;
 
 use agent::transport::Gateway;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use api::Api;
 use pki::SealingKey;
 use pki::roles::{JoinKeys, KeyFile};
@@ -40,6 +40,24 @@ const SERVED: [&str; 4] = ["gateway", "join", "api", "controllers"];
 pub struct Place {
     pub site: String,
     pub pool: String,
+}
+
+/// A line of the effects log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effect {
+    /// The boot it happened in.
+    pub boot_id: String,
+    /// A GPU's UUID, or `reboot`.
+    pub what: String,
+    pub command_id: String,
+}
+
+impl Effect {
+    fn parse(line: &str) -> Result<Self> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [boot_id, _, what, command_id] = words[..] else { bail!("no effect: {line:?}") };
+        Ok(Self { boot_id: boot_id.into(), what: what.into(), command_id: command_id.into() })
+    }
 }
 
 pub struct Fleet {
@@ -241,12 +259,11 @@ impl Fleet {
         self.dir().join("effects.log")
     }
 
-    /// Lines of the effects log that name the command: what it did to the world, the boot it did it in first.
-    pub fn effects_of(&self, command_id: &str) -> Result<Vec<String>> {
+    /// What the simulated machines did to the world, in order.
+    pub fn effects(&self) -> Result<Vec<Effect>> {
         let path = self.effects_log();
         let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
-        let of_command = |line: &&str| line.split(' ').next_back() == Some(command_id);
-        Ok(text.lines().filter(of_command).map(str::to_owned).collect())
+        text.lines().map(Effect::parse).collect()
     }
 
     /// The keys of JoinService, for certificates that no honest service would issue.

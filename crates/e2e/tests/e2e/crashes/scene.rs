@@ -2,8 +2,9 @@
 //! supervised and may be killed once; it is started again at once. Then everything is compared with what may be.
 
 use anyhow::{Context, Result, ensure};
+use e2e::fleet::api::is_settled;
 use e2e::fleet::process::{Process, redirect, tail};
-use e2e::fleet::{Fleet, Place, id_of};
+use e2e::fleet::{Effect, Fleet, Place, id_of};
 use e2e::supervisor::{Ending, KillAt, Report, Supervised};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -157,33 +158,38 @@ fn check(fleet: &Fleet) -> Result<()> {
     ensure!(nodes.len() == 1, "one machine joined as {} nodes: {nodes:?}", nodes.len());
     let commands = fleet.api.list("commands.list", json!({}))?;
     ensure!(commands.len() == 3, "three commands became {}: {commands:?}", commands.len());
-    commands.iter().try_for_each(|command| check_command(fleet, command))
+    let effects = fleet.effects()?;
+    commands.iter().try_for_each(|command| check_command(&effects, command))
 }
 
 /// A command is over, its result is there, and it acted at most once, exactly once if it says so.
-pub fn check_command(fleet: &Fleet, command: &Value) -> Result<()> {
+pub fn check_command(effects: &[Effect], command: &Value) -> Result<()> {
     let (id, state) = (id_of(command)?, command["state"].as_str().unwrap_or_default());
-    ensure!(e2e::fleet::api::is_settled(command), "it is not settled: {command}");
-    let effects = fleet.effects_of(&id)?;
-    let ends: &[&str] = match command["kind"].as_str().unwrap_or_default() {
+    ensure!(is_settled(command), "it is not settled: {command}");
+    let own: Vec<&Effect> = effects.iter().filter(|effect| effect.command_id == id).collect();
+    match command["kind"].as_str().unwrap_or_default() {
         "gpu.reset" => {
-            ensure!(effects.len() <= 1, "it acted {} times: {command}", effects.len());
-            &["succeeded", "failed"]
+            ensure!(own.len() <= 1, "it acted {} times: {command}", own.len());
+            ensure!(matches!(state, "succeeded" | "failed"), "an odd end: {command}");
+            ensure!(state != "succeeded" || own.len() == 1, "it succeeded without acting: {command}");
         }
-        // Retry-safe: asked for again as long as the boot it was asked in lasts, never in the next one.
+        // Retry-safe: asked for again as long as the boot it was asked in lasts, never in the next one. Another
+        // reboot of the same boot completes it too.
         "node.reboot" => {
-            let boots: BTreeSet<&str> = effects.iter().filter_map(|line| line.split(' ').next()).collect();
+            let boots: BTreeSet<&str> = own.iter().map(|effect| effect.boot_id.as_str()).collect();
             ensure!(boots.len() <= 1, "it rebooted {} times: {command}", boots.len());
-            &["succeeded"]
+            ensure!(state == "succeeded" && command["code"] == "rebooted", "an odd end: {command}");
+            // Absent where the node never had it: the control plane saw a new boot at the next session.
+            let previous = &command["result"]["previousBootId"];
+            let is_of = |effect: &Effect| previous.is_null() || *previous == effect.boot_id;
+            let ended = |effect: &Effect| effect.what == "reboot" && is_of(effect);
+            ensure!(!own.is_empty() || effects.iter().any(ended), "it succeeded without a reboot: {command}");
         }
         _ => {
-            ensure!(effects.is_empty(), "it has no business acting: {command}");
-            &["succeeded"]
+            ensure!(own.is_empty(), "it has no business acting: {command}");
+            ensure!(state == "succeeded", "nothing may keep it from succeeding: {command}");
         }
-    };
-    ensure!(ends.contains(&state), "an odd end: {command}");
-    let acts = matches!(command["kind"].as_str(), Some("gpu.reset" | "node.reboot"));
-    ensure!(!acts || state != "succeeded" || !effects.is_empty(), "it succeeded without acting: {command}");
+    }
     if state == "succeeded" && command["kind"] == "diag.nvml" {
         ensure!(command["attested"] == "verified", "it is not attested: {command}");
         ensure!(command["result"].is_object(), "its result is lost: {command}");

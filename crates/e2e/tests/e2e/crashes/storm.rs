@@ -47,9 +47,10 @@ fn storm(fleet: &Fleet, kills: usize, seed: u64) -> Result<()> {
     }
     let stored = fleet.api.list("commands.list", json!({}))?;
     ensure!(stored.len() == sent.len(), "{} commands were sent and {} are stored", sent.len(), stored.len());
+    let effects = fleet.effects()?;
     for command in &stored {
         ensure!(sent.values().any(|id| command["id"] == **id), "nobody sent {command}");
-        check_command(fleet, command)?;
+        check_command(&effects, command)?;
     }
     ensure!(fleet.api.nodes()?.len() == NODES as usize, "nodes were lost or doubled");
     Ok(())
