@@ -84,6 +84,7 @@ impl Workers {
 
     /// Hands work to its lane. The engine starts no more than the lane has workers, so there is always room.
     pub fn start(&self, work: Work) {
+        tracing::debug!(command_id = %work.id, kind = work.kind.name(), traceparent = work.traceparent, "work handed over");
         lock(&self.running).insert(work.id.clone(), Arc::default());
         let lane = self.lanes.get(&work.lane).expect("every lane has workers");
         lane.try_send(work).expect("the engine starts no more work than a lane has workers");

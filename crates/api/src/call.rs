@@ -18,6 +18,8 @@ pub(crate) struct Call<'a> {
     /// Signs commands.
     pub worker: &'a SigningIdentity,
     pub version: &'static str,
+    /// W3C trace context, handed on to what the call sets in motion.
+    pub traceparent: &'a str,
     verb: &'static str,
     key: &'a str,
 }
@@ -48,13 +50,22 @@ pub(crate) struct Frame<'a> {
     pub worker: &'a SigningIdentity,
     pub version: &'static str,
     pub request_id: &'a str,
+    pub traceparent: &'a str,
 }
 
 /// Runs a call in the caller's transaction. An error leaves nothing of it.
 pub(crate) fn run<R: Handle>(tx: &mut Tx<'_>, frame: &Frame<'_>, request: &R) -> Result<Value, Refusal> {
     let tenant = acting_tenant(tx, frame.caller, request.tenant_id())?;
     let key = request.idempotency_key().unwrap_or_default();
-    let call = Call { tenant, caller: frame.caller, worker: frame.worker, version: frame.version, verb: R::VERB, key };
+    let call = Call {
+        tenant,
+        caller: frame.caller,
+        worker: frame.worker,
+        version: frame.version,
+        traceparent: frame.traceparent,
+        verb: R::VERB,
+        key,
+    };
     match R::EFFECT {
         Effect::Read => to_value(request.handle(tx, &call)?),
         Effect::Mutation => mutate(tx, frame, request, &call),

@@ -5,6 +5,7 @@ use crate::blobs;
 use crate::metrics::{CallLabels, VerbLabels};
 use crate::refusal::Refusal;
 use crate::service::{Api, Invocation, Shared, check_ready};
+use crate::trace;
 use crate::verbs;
 use crate::watch::{self, WatchQuery};
 use api_types::{ErrorCode, REQUEST_BYTES_MAX};
@@ -90,7 +91,9 @@ async fn invoke(shared: &Arc<Shared>, verb: &str, request: Request, request_id: 
     let (parts, body) = request.into_parts();
     let caller = auth::caller(&shared.store, &parts.headers).await?;
     let body = read_body(body).await?;
-    let invocation = Invocation { shared: shared.clone(), caller, body, request_id: request_id.to_owned() };
+    let traceparent = trace::of(&parts.headers);
+    let invocation =
+        Invocation { shared: shared.clone(), caller, body, request_id: request_id.to_owned(), traceparent };
     let answer = verbs::dispatch(verb, invocation).ok_or_else(|| Refusal::not_found("verb", verb))?;
     answer.await
 }

@@ -24,6 +24,7 @@ mod refusal;
 mod service;
 mod shape;
 mod time;
+mod trace;
 mod verbs;
 mod watch;
 

@@ -87,6 +87,8 @@ pub(crate) struct Invocation {
     pub caller: Caller,
     pub body: Vec<u8>,
     pub request_id: String,
+    /// W3C trace context of the call.
+    pub traceparent: String,
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Value, Refusal>> + Send>>;
@@ -125,9 +127,11 @@ fn parse<R: Handle>(body: &[u8]) -> Result<R, Refusal> {
 impl Invocation {
     async fn run<R: Handle + Send + Sync + 'static>(&self, request: Arc<R>) -> Result<Value, Refusal> {
         let (caller, worker) = (self.caller.clone(), self.shared.worker.clone());
-        let (request_id, version) = (self.request_id.clone(), self.shared.version);
+        let (request_id, traceparent, version) =
+            (self.request_id.clone(), self.traceparent.clone(), self.shared.version);
         let op = move |tx: &mut kernel::db::Tx<'_>| {
-            let frame = Frame { caller: &caller, worker: &worker, version, request_id: &request_id };
+            let frame =
+                Frame { caller: &caller, worker: &worker, version, request_id: &request_id, traceparent: &traceparent };
             call::run(tx, &frame, &*request)
         };
         match R::EFFECT {
@@ -139,10 +143,12 @@ impl Invocation {
     /// A denied mutation has nothing but its audit row; failing to write it does not change the answer.
     async fn audit_denied<R: Handle + Send + Sync + 'static>(&self, request: Arc<R>, refusal: &Refusal) {
         let (caller, worker) = (self.caller.clone(), self.shared.worker.clone());
-        let (request_id, version) = (self.request_id.clone(), self.shared.version);
+        let (request_id, traceparent, version) =
+            (self.request_id.clone(), self.traceparent.clone(), self.shared.version);
         let denied = format!("{}: {}", refusal.code, refusal.message);
         let audited = self.shared.store.write(move |tx| {
-            let frame = Frame { caller: &caller, worker: &worker, version, request_id: &request_id };
+            let frame =
+                Frame { caller: &caller, worker: &worker, version, request_id: &request_id, traceparent: &traceparent };
             call::audit(tx, &frame, &caller.tenant, &*request, Some(&denied))
         });
         if let Err(error) = audited.await {

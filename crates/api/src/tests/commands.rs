@@ -1,6 +1,7 @@
 //! Commands: what is accepted, that it is signed, what becomes visible when.
 
-use super::{Fleet, START_MS};
+use super::{Fleet, START_MS, answer};
+use axum::body::Body;
 use kernel::commands::{self, Attestation, StoredResult};
 use kernel::db::Value as Column;
 use model::frame::{Any, CommandResult, Signed};
@@ -146,4 +147,22 @@ async fn what_an_attested_kind_reports_is_shown_only_once_it_is_verified() {
 #[test]
 fn an_empty_payload_of_a_later_kind_is_an_empty_message() {
     assert_eq!(crate::kinds::payload(model::Kind::DriverInvoke, None), Ok(Any::default()));
+}
+
+#[tokio::test]
+async fn the_callers_trace_goes_into_the_signed_body_and_a_retry_keeps_the_first() {
+    let fleet = Fleet::new().await;
+    fleet.node("gpu-a").await;
+    let trace = |digit: &str| format!("00-{}-00f067aa0ba902b7-01", digit.repeat(32));
+    let mut ids = Vec::new();
+    for digit in ["a", "b"] {
+        let body = run("gpu-a", "diag.nvml", "same").to_string();
+        let request = fleet.request("POST", "/api/compute/commands.run").header("content-type", "application/json");
+        let request = request.header("traceparent", trace(digit));
+        let response = fleet.send(request.body(Body::from(body)).expect("request")).await;
+        ids.push(answer(response).await.ok()["id"].as_str().expect("id").to_owned());
+    }
+    assert_eq!(ids[0], ids[1]);
+    let body = proto::decode_body(&stored(&fleet, &ids[0]).await.body).expect("a body");
+    assert_eq!(body.traceparent, trace("a"));
 }

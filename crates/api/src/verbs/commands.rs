@@ -41,7 +41,7 @@ impl Handle for CommandsRun {
             idempotency_key: format!("api:{id}"),
             workflow_id: String::new(),
             step_id: String::new(),
-            traceparent: String::new(),
+            traceparent: call.traceparent.to_owned(),
             batch_id: String::new(),
         };
         let row = commands::enqueue(tx, &|body| seal(call.worker, body), &new).map_err(enqueued)?;

@@ -292,3 +292,11 @@ fn flags_in_the_body_never_loosen_the_table() {
     node.deliver(&body);
     node.expect_updates(&["c1 failed journal-lost| signed"]);
 }
+
+#[test]
+fn the_trace_of_a_command_reaches_its_work() {
+    let mut node = Node::new().up();
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    node.deliver(&CommandBody { traceparent: traceparent.into(), ..command("c1", Kind::DiagNvml) });
+    assert_eq!(node.started[0].traceparent, traceparent);
+}

@@ -171,3 +171,9 @@ fn a_snapshot_rebuilds_the_same_state() {
         assert_eq!(rebuilt, state, "seed {seed}");
     }
 }
+
+#[test]
+fn bounds_are_those_of_the_page() {
+    let limits = JournalLimits::default();
+    assert_eq!((limits.bytes_max, limits.events_max), (64 << 20, 10_000));
+}
