@@ -163,6 +163,7 @@ async fn the_callers_trace_goes_into_the_signed_body_and_a_retry_keeps_the_first
         ids.push(answer(response).await.ok()["id"].as_str().expect("id").to_owned());
     }
     assert_eq!(ids[0], ids[1]);
+    assert!(stdx::id::decode(&ids[0]).is_some(), "{} has the form of a ULID", ids[0]);
     let body = proto::decode_body(&stored(&fleet, &ids[0]).await.body).expect("a body");
     assert_eq!(body.traceparent, trace("a"));
 }

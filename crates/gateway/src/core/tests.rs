@@ -385,3 +385,18 @@ fn every_operation_runs_on_a_real_store() {
     ];
     assert_eq!(lines, expected);
 }
+
+#[test]
+fn welcome_carries_the_trust_bundle_and_the_signed_time_as_stored() {
+    let mut bench = Bench::new();
+    bench.input(Input::Tick);
+    let signed = |byte: u8| Signed { body: vec![byte; 3], kid: "k".into(), chain: vec![vec![byte]], signature: vec![byte; 64] };
+    let facts = Facts { server_time: Some(signed(1)), trust_bundle: Some(signed(2)), now: ServerTimeMs(5) };
+    bench.answer("Facts", Ok(StoreReply::Facts(facts)));
+    bench.open(1, "n1");
+    bench.accepted(3);
+    let Some((1, GatewayFrame::Welcome(welcome))) = bench.sent.last() else { panic!("no Welcome: {:?}", bench.sent) };
+    assert_eq!(welcome.trust_bundle, Some(signed(2)));
+    assert_eq!(welcome.server_time.signed, Some(signed(1)));
+    assert_eq!((welcome.session_epoch, welcome.heartbeat_interval_ms), (3, 10_000));
+}
