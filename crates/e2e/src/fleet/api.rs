@@ -115,14 +115,31 @@ impl Connection {
             self.api.token,
             body.len()
         );
-        self.stream.get_mut().write_all(&[head.as_bytes(), &body].concat())?;
-        let (status, body) = read_answer(&mut self.stream)?;
+        let (status, body) = self.exchange(&[head.as_bytes(), &body].concat())?;
         let value: Value = serde_json::from_slice(&body).context("the answer is not JSON")?;
         if status < 300 {
             return Ok(Answer::Done(value));
         }
         let text = |key: &str| value["error"][key].as_str().unwrap_or_default().to_owned();
         Ok(Answer::Refused(Refusal { status, code: text("code"), message: text("message") }))
+    }
+
+    /// The bytes of a blob.
+    pub fn blob(&mut self, sha256: &str) -> Result<Vec<u8>> {
+        let head = format!(
+            "GET /api/compute/blobs/{sha256} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\r\n",
+            self.api.address, self.api.token
+        );
+        let (status, body) = self.exchange(head.as_bytes())?;
+        if status >= 300 {
+            bail!("no blob {sha256}: {status} {}", String::from_utf8_lossy(&body));
+        }
+        Ok(body)
+    }
+
+    fn exchange(&mut self, request: &[u8]) -> Result<(u16, Vec<u8>)> {
+        self.stream.get_mut().write_all(request)?;
+        read_answer(&mut self.stream)
     }
 
     /// One attempt that must succeed.

@@ -3,6 +3,7 @@
 //! The sweeps kill one of the two processes once before and once after every durable call that it makes while a
 //! node joins and carries out commands, each in a fleet of its own; the storm kills both at random under load.
 
+mod first_start;
 mod scene;
 mod storm;
 mod sweep;
@@ -17,6 +18,11 @@ fn the_agent_may_be_killed_before_and_after_each_of_its_durable_calls() {
 #[test]
 fn the_control_plane_may_be_killed_before_and_after_each_of_its_durable_calls() {
     sweep::every_call(Victim::ControlPlane);
+}
+
+#[test]
+fn the_first_start_of_dev_may_be_killed_before_and_after_each_of_its_durable_calls() {
+    first_start::every_call();
 }
 
 #[test]

@@ -22,6 +22,7 @@ const LAYERS: &[(Side, &[&str])] = &[
     (Side::Both, &["proto", "pki", "api-types"]),
     (Side::Node, &["node-core"]),
     (Side::ControlPlane, &["kernel"]),
+    (Side::ControlPlane, &["mod-capacity"]),
     (Side::ControlPlane, &["gateway", "api", "controllers"]),
     (Side::Node, &["fakehw", "journal", "host", "agent"]),
     (Side::People, &["client", "cli"]),
@@ -144,6 +145,6 @@ fn an_arrow_across_or_down_is_seen() {
     check("gateway", "journal", "gateway is built from journal, of the other side");
     check("agent", "kernel", "agent is built from kernel, of the other side");
     check("node-core", "tower", "node-core is pure and is built from tokio");
-    check("agent", "e2e", "agent uses e2e, of layer 9, which is for tests");
+    check("agent", "e2e", "agent uses e2e, of layer 10, which is for tests");
     check("newcomer", "model", "newcomer has no layer");
 }

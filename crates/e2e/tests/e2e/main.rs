@@ -1,6 +1,7 @@
 //! The one integration binary: the layers, the tree's habits, and real processes under every kind of bad luck.
 
 mod crashes;
+mod dev;
 mod layering;
 mod main_job;
 mod supervisor;

@@ -1,119 +1,26 @@
 //! The main job, as a person does it: `dev`, the commands it prints, this very machine as a node, and a second
 //! start that goes on where the first one ended.
 
+use crate::dev::{Dev, interrupt};
+use e2e::fleet::output;
 use e2e::fleet::process::{Process, tail};
-use e2e::fleet::{free_port, output, programs};
 use e2e::wait;
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 const SIMS: usize = 3;
-
-/// A `dev` with a home of its own.
-struct Dev {
-    scratch: e2e::fleet::scratch::Scratch,
-    programs: PathBuf,
-    ports: [u16; 2],
-}
-
-impl Dev {
-    fn new() -> Self {
-        let scratch = e2e::fleet::scratch::Scratch::new().expect("a folder");
-        let ports = [free_port().expect("a port"), free_port().expect("a port")];
-        Self { scratch, programs: programs().expect("programs"), ports }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.scratch.path().join(name)
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        command
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env_remove("BETTER_COMPUTE_URL")
-            .env_remove("BETTER_COMPUTE_TOKEN")
-            .env("PATH", std::env::join_paths([&self.programs]).expect("a path"))
-            .current_dir(self.scratch.path());
-        command
-    }
-
-    /// Starts it and waits until it has printed what to paste.
-    fn start(&self, log: &str) -> Process {
-        let mut command = self.command("better-compute");
-        command
-            .args(["dev", "--sim", &SIMS.to_string(), "--data-dir"])
-            .arg(self.path("dev"))
-            .args(["--listen", &format!("127.0.0.1:{}", self.ports[0])])
-            .args(["--gateway-listen", &format!("127.0.0.1:{}", self.ports[1])]);
-        let log = self.path(log);
-        let mut dev = Process::spawn(command, &log).expect("dev starts");
-        wait::until("what to paste", wait::LONG, || {
-            dev.check()?;
-            Ok(std::fs::read_to_string(&log)?.contains("better-compute events watch").then_some(()))
-        })
-        .expect("dev comes up");
-        dev
-    }
-
-    /// One command line, which must succeed; its standard output.
-    fn type_in(&self, line: &str) -> String {
-        let mut words = line.split(' ');
-        let mut command = self.command(words.next().expect("a program"));
-        output(command.args(words).stdin(Stdio::null())).expect("it succeeds")
-    }
-
-    fn type_in_json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.type_in(&format!("{line} --format json"))).expect("JSON")
-    }
-
-    fn nodes(&self) -> Vec<Value> {
-        self.type_in_json("better-compute nodes list")["items"].as_array().expect("items").clone()
-    }
-}
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("no text: {value}"))
 }
 
-/// All processes that `pid` started, and what those started.
-fn descendants(pid: i32) -> BTreeSet<i32> {
-    let mut parents = BTreeMap::new();
-    for entry in std::fs::read_dir("/proc").expect("/proc").flatten() {
-        let Some(child) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
-        // Behind the name in parentheses: state, parent (proc_pid_stat(5)).
-        let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse::<i32>().ok());
-        parents.extend(parent.map(|parent| (child, parent)));
-    }
-    let mut found = BTreeSet::from([pid]);
-    while let Some((child, _)) = parents.iter().find(|(child, parent)| found.contains(parent) && !found.contains(child))
-    {
-        found.insert(*child);
-    }
-    found.remove(&pid);
-    found
-}
-
-/// Ctrl-C, and everything is gone.
-fn interrupt(mut dev: Process) {
-    let started = descendants(dev.pid().as_raw());
-    assert!(started.len() >= 2, "a control plane and simulated nodes: {started:?}");
-    dev.signal(Signal::SIGINT).expect("it is there");
-    let status = dev.wait_ended(wait::LONG).expect("it ends");
-    assert!(status.success(), "{status}");
-    let left: Vec<&i32> = started.iter().filter(|pid| Path::new(&format!("/proc/{pid}")).exists()).collect();
-    assert!(left.is_empty(), "left behind: {left:?}");
-}
-
 #[test]
 fn the_main_job_works_as_pasted_and_a_second_start_resumes_it() {
-    let dev = Dev::new();
+    let dev = Dev::new(SIMS);
     let running = dev.start("dev-1.log");
 
     let nodes = dev.nodes();

@@ -1,4 +1,4 @@
-//! One short life of a fleet: a node joins, resets a GPU, diagnoses its GPUs, reboots. One of the two processes is
+//! One short life of a fleet: a node joins, resets a GPU, diagnoses its GPUs, sends its logs, reboots. One of the two processes is
 //! supervised and may be killed once; it is started again at once. Then everything is compared with what may be.
 
 use anyhow::{Context, Result, ensure};
@@ -142,6 +142,7 @@ fn commands(fleet: &Fleet) -> Result<()> {
     let orders = [
         ("gpu.reset", json!({ "gpuUuids": [gpu] })),
         ("diag.nvml", Value::Null),
+        ("logs.collect", Value::Null),
         ("node.reboot", json!({ "reason": "a test" })),
     ];
     let sent: Vec<String> = orders
@@ -157,9 +158,14 @@ fn check(fleet: &Fleet) -> Result<()> {
     let nodes = fleet.api.nodes()?;
     ensure!(nodes.len() == 1, "one machine joined as {} nodes: {nodes:?}", nodes.len());
     let commands = fleet.api.list("commands.list", json!({}))?;
-    ensure!(commands.len() == 3, "three commands became {}: {commands:?}", commands.len());
+    ensure!(commands.len() == 4, "four commands became {}: {commands:?}", commands.len());
     let effects = fleet.effects()?;
-    commands.iter().try_for_each(|command| check_command(&effects, command))
+    commands.iter().try_for_each(|command| check_command(&effects, command))?;
+    let logs = commands.iter().find(|command| command["kind"] == "logs.collect").context("no logs")?;
+    let digest = logs["result"]["blobSha256"].as_str().context("no digest")?;
+    let blob = fleet.api.connect()?.blob(digest)?;
+    ensure!(stdx::hex::sha256_hex(&blob) == digest, "the blob is not the one that was sent");
+    Ok(())
 }
 
 /// A command is over, its result is there, and it acted at most once, exactly once if it says so.
