@@ -2,6 +2,7 @@
 
 mod crashes;
 mod dev;
+mod distrust;
 mod layering;
 mod main_job;
 mod supervisor;

@@ -44,6 +44,7 @@ fn the_main_job_works_as_pasted_and_a_second_start_resumes_it() {
     assert_eq!((&reboot["state"], &reboot["code"]), (&json!("succeeded"), &json!("rebooted")), "{reboot}");
     let again = dev.type_in_json(&format!("better-compute nodes get {node}"));
     assert_ne!(again["bootId"], nodes[0]["bootId"], "a new boot");
+    assert_eq!(reboot["result"]["previousBootId"], nodes[0]["bootId"], "{reboot}");
 
     let listed = dev.type_in_json(&format!("better-compute commands list --node {node}"));
     let kinds: Vec<&str> = listed["items"].as_array().expect("items").iter().map(|item| text(&item["kind"])).collect();

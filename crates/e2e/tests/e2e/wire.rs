@@ -14,14 +14,14 @@ use serde_json::json;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// A control plane and a place, for as long as a test runs.
-struct Stage {
-    fleet: Fleet,
-    place: Place,
+pub struct Stage {
+    pub fleet: Fleet,
+    pub place: Place,
     _control_plane: Process,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let fleet = Fleet::create().expect("a fleet");
         let control_plane = fleet.start_control_plane().expect("a control plane");
         let place = fleet.place().expect("a place");
@@ -29,7 +29,7 @@ impl Stage {
     }
 
     /// A node that joined in order.
-    async fn joined(&self, hostname: &str) -> RawNode {
+    pub async fn joined(&self, hostname: &str) -> RawNode {
         let join = self.join(hostname, &self.token(1, hostname));
         let response = join.ask(&self.gateway()).await.expect("an answer").expect("it may join");
         join.node(&response).expect("a node")
@@ -48,7 +48,7 @@ impl Stage {
         self.fleet.gateway().expect("a gateway")
     }
 
-    async fn session(&self, node: &RawNode) -> RawSession {
+    pub async fn session(&self, node: &RawNode) -> RawSession {
         RawSession::open(&self.gateway(), node).await.expect("a stream")
     }
 
@@ -67,7 +67,7 @@ impl Stage {
 }
 
 /// Begins a session and goes on until commands could come.
-async fn live(session: &mut RawSession) -> u64 {
+pub async fn live(session: &mut RawSession) -> u64 {
     session.hello(hello("journal_1")).await.expect("sent");
     let epoch = loop {
         if let GatewayFrame::Welcome(welcome) = session.next().await.expect("a frame") {
