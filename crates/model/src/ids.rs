@@ -66,6 +66,8 @@ id!(/** A pool, `pool_<26>`. */ PoolId, "a pool id");
 id!(/** A tenant, `tenant_<26>`. */ TenantId, "a tenant id");
 id!(/** A principal of a tenant, `principal_<26>`. */ PrincipalId, "a principal id");
 id!(/** A join token's public half, `jt_<26>`. */ TokenId, "a token id");
+id!(/** Devices of one node given to one reservation, `alloc_<26>`. Names files and a slice. */ AllocationId, "an allocation id");
+id!(/** What a tenant asked for, `res_<26>`. */ ReservationId, "a reservation id");
 
 #[cfg(test)]
 mod tests {

@@ -11,11 +11,13 @@ pub mod kind;
 pub mod limits;
 pub mod node;
 pub mod session;
+pub mod spec;
 
 pub use command::{CommandState, FailCode, Outcome, RejectReason};
 pub use event::EventClass;
 pub use ids::{
-    BootId, CommandId, GatewayId, IncarnationId, JournalId, NodeId, PoolId, PrincipalId, SiteId, TenantId, TokenId,
+    AllocationId, BootId, CommandId, GatewayId, IncarnationId, JournalId, NodeId, PoolId, PrincipalId, ReservationId,
+    SiteId, TenantId, TokenId,
 };
 pub use kind::{Kind, KindSpec, Lane, Role};
 pub use node::{Lifecycle, ServerTimeMs};

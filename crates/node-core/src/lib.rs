@@ -16,6 +16,7 @@
 
 mod checks;
 mod commands;
+pub mod converge;
 mod engine;
 mod events;
 mod journal;

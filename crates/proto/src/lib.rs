@@ -17,6 +17,7 @@ mod body;
 mod check;
 mod error;
 mod gateway;
+mod spec;
 mod update;
 
 pub use agent::{decode_agent_frame, encode_agent_frame};
@@ -28,6 +29,10 @@ pub use body::{
 pub use error::WireError;
 pub use gateway::{decode_gateway_frame, encode_gateway_frame};
 pub use prost::{Message, Name};
+pub use spec::{
+    RawSection, Sections, decode_sections, encode_devices, encode_section, encode_spec, encode_telemetry,
+    pack_allocation_report, patched, unpack_allocation_report,
+};
 
 #[cfg(test)]
 mod tests;

@@ -4,4 +4,5 @@ mod bounds;
 mod bytes;
 mod numbers;
 mod round_trips;
+mod spec;
 mod strategies;
