@@ -20,8 +20,8 @@ data directory resumes the same fleet.
   --release        build with optimizations (takes longer)
 ";
 
-/// The one program that is built with simulated hardware.
-const SIMULATED: &str = "bcd-sim";
+/// The feature that `bcd-sim` needs.
+pub const SIMULATED: &str = "bcd/fakehw";
 
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     let options = Options::parse(arguments)?;
@@ -38,15 +38,19 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     Err(error).context("cannot start better-compute dev")
 }
 
-/// Two builds: only `bcd-sim` holds simulated hardware, and `bcd` must not.
+/// The whole workspace, with the same features as the tests are built with, so that nothing is compiled twice.
+/// An optimized build is in two steps, for there `bcd` must be what a machine of a fleet gets: without simulated
+/// hardware, which only `bcd-sim` holds.
 pub fn build(release: bool) -> Result<()> {
-    let profile: &[&str] = if release { &["--release"] } else { &[] };
-    run_build(&["--package", "bcd", "--features", "fakehw", "--bin", SIMULATED], profile)?;
-    run_build(&["--package", "better-compute", "--package", "bcd"], profile)
+    if !release {
+        return run_build(&["--workspace", "--features", SIMULATED]);
+    }
+    run_build(&["--release", "--package", "bcd", "--features", SIMULATED, "--bin", "bcd-sim"])?;
+    run_build(&["--release", "--package", "better-compute", "--package", "bcd"])
 }
 
-fn run_build(what: &[&str], profile: &[&str]) -> Result<()> {
-    crate::process::run(cargo().args(["build", "--bins"]).args(what).args(profile))
+fn run_build(what: &[&str]) -> Result<()> {
+    crate::process::run(cargo().args(["build", "--bins"]).args(what))
 }
 
 pub fn programs_dir(release: bool) -> PathBuf {

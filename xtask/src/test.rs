@@ -30,8 +30,8 @@ pub fn run(filters: &[String]) -> Result<ExitCode> {
     let (passed, closing) = nextest(filters)?;
     let mut code = if passed { ExitCode::SUCCESS } else { ExitCode::from(1) };
     if filters.is_empty() {
-        // With the simulated hardware, which only `bcd-sim` is built with.
-        let arguments = ["clippy", "--workspace", "--all-targets", "--features", "bcd/fakehw", "--", "-D", "warnings"];
+        let what = ["--workspace", "--all-targets", "--features", dev::SIMULATED];
+        let arguments = [&["clippy"], &what[..], &["--", "-D", "warnings"]].concat();
         if let Err(error) = run_command(cargo().args(arguments)) {
             eprintln!("error: {error:#}");
             code = ExitCode::from(1);
@@ -44,7 +44,7 @@ pub fn run(filters: &[String]) -> Result<ExitCode> {
 /// Runs the tests; returns whether all passed, and the closing line.
 fn nextest(filters: &[String]) -> Result<(bool, String)> {
     let mut command = cargo();
-    command.args(["nextest", "run", "--workspace", "--no-fail-fast"]).args(filters);
+    command.args(["nextest", "run", "--workspace", "--features", dev::SIMULATED, "--no-fail-fast"]).args(filters);
     if std::io::stderr().is_terminal() {
         command.args(["--color", "always"]);
     }
