@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod bounds;
+pub mod devices;
 pub mod diag;
 pub mod exec;
 pub mod gpu;

@@ -46,12 +46,16 @@ impl FromIterator<(AllocationId, Vec<Atom>)> for Claims {
     }
 }
 
-/// Orders changes (allocation, new atoms, payload) so that each finds its atoms free: those that gain nothing
-/// first. Returns the changes in order, and those that wait for each other in a circle.
-pub(crate) fn order<T>(
-    mut current: Claims,
-    changes: Vec<(AllocationId, Vec<Atom>, T)>,
-) -> (Vec<(AllocationId, T)>, Vec<(AllocationId, T)>) {
+/// Changes, each with its allocation.
+pub(crate) struct Order<T> {
+    /// Each finds its atoms free once those before it are made.
+    pub ordered: Vec<(AllocationId, T)>,
+    /// These wait for each other.
+    pub circle: Vec<(AllocationId, T)>,
+}
+
+/// Orders changes (allocation, new atoms, payload), those that gain nothing first.
+pub(crate) fn order<T>(mut current: Claims, changes: Vec<(AllocationId, Vec<Atom>, T)>) -> Order<T> {
     let gains = |current: &Claims, (allocation, atoms, _): &(AllocationId, Vec<Atom>, T)| {
         atoms.iter().any(|atom| !current.has(allocation, atom))
     };
@@ -68,5 +72,5 @@ pub(crate) fn order<T>(
         current.insert(&allocation, atoms);
         ordered.push((allocation, payload));
     }
-    (ordered, open.into_iter().map(|(allocation, _, payload)| (allocation, payload)).collect())
+    Order { ordered, circle: open.into_iter().map(|(allocation, _, payload)| (allocation, payload)).collect() }
 }

@@ -4,7 +4,7 @@
 //! honour fails and keeps what it has. Holds that are in place come first, then those to restore or change, then
 //! new ones, so a file changed by hand never takes a device from a hold that is right.
 
-use super::claims::{Claims, order};
+use super::claims::{Claims, Order, order};
 use super::target::{Found, Refusal, Target, target};
 use super::{Budget, CdiFile, DevicesPlan, EnvFile, Failure, Hold, Ledger, Observation, Parts, SliceSeen, Step};
 use model::AllocationId;
@@ -283,7 +283,7 @@ impl<'a> Planner<'a> {
                 changes.push(((*allocation).clone(), hold.atoms().cloned().collect(), step));
             }
         }
-        let (ordered, circle) = order(self.current.clone(), changes);
+        let Order { ordered, circle } = order(self.current.clone(), changes);
         for (allocation, step) in ordered {
             if matches!(self.found.get(&allocation), Some(Found::Damaged)) {
                 self.plan.damaged.insert(allocation);
@@ -303,13 +303,13 @@ impl<'a> Planner<'a> {
         let env = !matches!(self.observed.env.get(allocation), Some(EnvFile::Lines(lines)) if *lines == hold.env);
         let same_limits = found.and_then(Found::hold).is_some_and(|found| found.limits == hold.limits);
         let can_slice = self.observed.slices.is_some() && !(slice.is_some() && same_limits);
-        let slice = hold.slice().filter(|_| can_slice);
+        let slice = hold.slice().filter(|_| can_slice).map(Box::new);
         let reported = self.ledger.get(allocation).and_then(|entry| entry.bound.as_ref());
         let is_reported = reported != Some(&hold.cdi_devices()) && hold.reservation.is_some();
         if !cdi && !env && slice.is_none() && !is_reported {
             return None;
         }
-        Some(Step::Write { hold: hold.clone(), parts: Parts { env, cdi }, slice, is_reported })
+        Some(Step::Write { hold: Box::new(hold.clone()), parts: Parts { env, cdi }, slice, is_reported })
     }
 
     fn clear_leftovers(&mut self) {

@@ -35,10 +35,10 @@ pub enum Step {
     },
     /// Files of a hold are written, the CDI spec last.
     Write {
-        hold: Hold,
+        hold: Box<Hold>,
         parts: Parts,
         /// The slice to make or change first.
-        slice: Option<SliceLimits>,
+        slice: Option<Box<SliceLimits>>,
         is_reported: bool,
     },
     /// A slice that no hold wants and that was empty when it was looked at.

@@ -97,7 +97,7 @@ pub(super) fn apply(plan: &DevicesPlan, host: &mut Observation, ledger: &mut Led
                 }
                 if parts.cdi {
                     remove_cdi(host, &hold.allocation);
-                    host.cdi.push(CdiFile::Hold { hold: hold.clone(), is_exact: true });
+                    host.cdi.push(CdiFile::Hold { hold: Hold::clone(hold), is_exact: true });
                 }
                 assert_no_atom_has_two_holders(host);
             }
