@@ -21,15 +21,13 @@ are measured and never asserted: compare them with those of the same run and the
 
 pub fn run(arguments: &[String]) -> Result<ExitCode> {
     match arguments.first().map(String::as_str) {
-        Some("journal") => {}
+        Some("journal") => run_command(cargo().args(["build", "--release", "--package", "e2e", "--bin", "bc-bench"]))?,
         Some("delivery") => dev::build(true)?,
         _ => {
             eprint!("{HELP}");
             return Ok(ExitCode::from(2));
         }
     }
-    run_command(cargo().args(["build", "--release", "--package", "e2e", "--bin", "bc-bench"]))?;
-    let programs = dev::programs_dir(true);
-    let status = Command::new(programs.join("bc-bench")).args(arguments).status()?;
+    let status = Command::new(dev::programs_dir(true).join("bc-bench")).args(arguments).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

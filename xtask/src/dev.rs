@@ -39,18 +39,19 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 /// The whole workspace, with the same features as the tests are built with, so that nothing is compiled twice.
-/// An optimized build is in two steps, for there `bcd` must be what a machine of a fleet gets: without simulated
-/// hardware, which only `bcd-sim` holds.
+/// An optimized build is in two steps, for there `bcd` must be what a machine of a fleet gets: built by itself, and
+/// without simulated hardware, which only `bcd-sim` holds.
 pub fn build(release: bool) -> Result<()> {
     if !release {
-        return run_build(&["--workspace", "--features", SIMULATED]);
+        return run_build(&["--workspace", "--bins", "--features", SIMULATED]);
     }
-    run_build(&["--release", "--package", "bcd", "--features", SIMULATED, "--bin", "bcd-sim"])?;
-    run_build(&["--release", "--package", "better-compute", "--package", "bcd"])
+    run_build(&["--release", "--package", "bcd", "--bin", "bcd"])?;
+    let others = ["--bin", "better-compute", "--bin", "bcd-sim", "--bin", "bc-bench"];
+    run_build(&[&["--release", "--workspace", "--features", SIMULATED], &others[..]].concat())
 }
 
 fn run_build(what: &[&str]) -> Result<()> {
-    crate::process::run(cargo().args(["build", "--bins"]).args(what))
+    crate::process::run(cargo().arg("build").args(what))
 }
 
 pub fn programs_dir(release: bool) -> PathBuf {
