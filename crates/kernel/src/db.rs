@@ -21,6 +21,5 @@ pub use hint::{Hint, HintBus};
 pub use memory::MemoryStore;
 pub use store::{Store, StoreOptions};
 pub use tx::{Row, Tx};
+pub use value::args;
 pub use value::{FromValue, ToValue, Value};
-
-pub(crate) use value::args;

@@ -17,17 +17,18 @@ pub mod db;
 pub mod events;
 pub mod join;
 pub mod leases;
+pub mod module;
 pub mod nodes;
 pub mod outbox;
 pub mod places;
 pub mod retention;
 pub mod sessions;
 pub mod settings;
+pub mod signed;
+pub mod standing;
 pub mod status;
 pub mod updates;
 pub mod verifier;
-
-mod signed;
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use crate::db::{Row, StoreError};
 use model::frame::Signed;
 
 /// A chain as one value: for each certificate its length, four bytes big-endian, and its DER.
-pub(crate) fn encode_chain(chain: &[Vec<u8>]) -> Vec<u8> {
+pub fn encode_chain(chain: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for der in chain {
         let length = u32::try_from(der.len()).expect("a certificate fits a frame");
@@ -16,7 +16,7 @@ pub(crate) fn encode_chain(chain: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// The reverse of [`encode_chain`].
-pub(crate) fn decode_chain(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub fn decode_chain(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut chain = Vec::new();
     while !bytes.is_empty() {
         let (length, rest) = bytes.split_first_chunk::<4>()?;
@@ -28,7 +28,7 @@ pub(crate) fn decode_chain(mut bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Reads `body, kid, chain, signature`.
-pub(crate) fn take(row: &mut Row<'_>) -> Result<Signed, StoreError> {
+pub fn take(row: &mut Row<'_>) -> Result<Signed, StoreError> {
     let (body, kid) = (row.take()?, row.take()?);
     let chain: Vec<u8> = row.take()?;
     let chain = decode_chain(&chain).ok_or_else(|| StoreError::Corrupt("a certificate chain".to_owned()))?;
@@ -36,7 +36,7 @@ pub(crate) fn take(row: &mut Row<'_>) -> Result<Signed, StoreError> {
 }
 
 /// Reads the same columns where all may be NULL.
-pub(crate) fn take_opt(row: &mut Row<'_>) -> Result<Option<Signed>, StoreError> {
+pub fn take_opt(row: &mut Row<'_>) -> Result<Option<Signed>, StoreError> {
     let (body, kid) = (row.take::<Option<Vec<u8>>>()?, row.take::<Option<String>>()?);
     let (chain, signature) = (row.take::<Option<Vec<u8>>>()?, row.take::<Option<Vec<u8>>>()?);
     let (Some(body), Some(kid), Some(chain), Some(signature)) = (body, kid, chain, signature) else { return Ok(None) };

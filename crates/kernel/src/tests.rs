@@ -7,6 +7,7 @@ mod events;
 mod fleet;
 mod history;
 mod join;
+mod modules;
 mod outbox;
 mod people;
 mod plans;

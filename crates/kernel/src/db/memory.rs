@@ -3,6 +3,7 @@
 
 use super::savepoint::{self, Ran};
 use super::{Clock, Hint, StoreError, Tx, connection, migrate};
+use crate::module::Module;
 use rusqlite::Connection;
 use std::sync::Arc;
 
@@ -14,8 +15,23 @@ pub struct MemoryStore {
 impl MemoryStore {
     /// An empty, migrated store whose `compute_now()` is `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Result<Self, StoreError> {
+        Self::with_modules(clock, &[])
+    }
+
+    /// An empty store with the tables of these modules beside the kernel's.
+    pub fn with_modules(clock: Arc<dyn Clock>, modules: &[&dyn Module]) -> Result<Self, StoreError> {
         let connection = connection::open_memory(&clock)?;
-        migrate::migrate(&connection, clock.as_ref())?;
+        migrate::migrate(&connection, clock.as_ref(), modules)?;
+        Ok(Self { connection })
+    }
+
+    /// A copy of everything committed so far, as a backup that is restored later.
+    pub fn copy(&self, clock: &Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let mut connection = connection::open_memory(clock)?;
+        let backup = rusqlite::backup::Backup::new(&self.connection, &mut connection).map_err(StoreError::sql)?;
+        // -1: all pages in one step.
+        backup.step(-1).map_err(StoreError::sql)?;
+        drop(backup);
         Ok(Self { connection })
     }
 
@@ -74,6 +90,19 @@ mod tests {
         fn now_ms(&self) -> i64 {
             1
         }
+    }
+
+    #[test]
+    fn a_copy_has_what_was_committed_and_goes_its_own_way() {
+        let clock: Arc<dyn Clock> = Arc::new(Fixed);
+        let store = MemoryStore::new(clock.clone()).unwrap();
+        store.run(|tx| settings::put(tx, "a", b"1")).unwrap();
+        let copy = store.copy(&clock).unwrap();
+        store.run(|tx| settings::put(tx, "a", b"2")).unwrap();
+        copy.run(|tx| settings::put(tx, "b", b"3")).unwrap();
+        assert_eq!(copy.run(|tx| settings::get(tx, "a")).unwrap().0, Some(vec![b'1']));
+        assert_eq!(store.run(|tx| settings::get(tx, "b")).unwrap().0, None);
+        assert_eq!(copy.run(|tx| tx.now()).unwrap().0, model::ServerTimeMs(1));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use super::pool::{self, Read, Reads};
 use super::writer::{self, Job, WriteJob};
 use super::{Clock, HintBus, StoreError, Tx, connection, migrate};
+use crate::module::Module;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -44,10 +45,16 @@ struct Inner {
 impl Store {
     /// Opens or creates the database and brings its schema up to date. One process at a time.
     pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
+        Self::open_with_modules(options, &[])
+    }
+
+    /// Opens or creates the database with the tables of these modules beside the kernel's. A database
+    /// that holds a module's tables opens only with that module.
+    pub fn open_with_modules(options: StoreOptions, modules: &[&dyn Module]) -> Result<Self, StoreError> {
         let StoreOptions { path, clock, hints, readers } = options;
         let lock = lock(&path)?;
         let writer = connection::open_writer(&path, &clock)?;
-        migrate::migrate(&writer, clock.as_ref())?;
+        migrate::migrate(&writer, clock.as_ref(), modules)?;
         let (jobs_tx, jobs_rx) = mpsc::channel(QUEUE_MAX);
         let (reads_tx, reads_rx) = mpsc::channel(QUEUE_MAX);
         let reads: Reads = Arc::new(Mutex::new(reads_rx));

@@ -2,8 +2,8 @@
 //! checked against `COUNTER_MAX` where they enter, so they always fit a signed column.
 
 use model::{
-    BootId, CommandId, CommandState, GatewayId, JournalId, Lane, Lifecycle, NodeId, Outcome, PoolId, PrincipalId, Role,
-    ServerTimeMs, SessionEnd, SiteId, TenantId, TokenId,
+    AllocationId, BootId, CommandId, CommandState, GatewayId, JournalId, Lane, Lifecycle, NodeId, Outcome, PoolId,
+    PrincipalId, ReservationId, Role, ServerTimeMs, SessionEnd, SiteId, TenantId, TokenId,
 };
 
 /// One value of a statement or a row.
@@ -26,10 +26,11 @@ pub trait FromValue: Sized {
 }
 
 /// The arguments of a statement, in the order of its placeholders.
+#[macro_export]
 macro_rules! args {
     ($($value:expr),* $(,)?) => { &[$($crate::db::ToValue::to_value(&$value)),*] };
 }
-pub(crate) use args;
+pub use args;
 
 macro_rules! integers {
     ($($name:ty),+) => { $(
@@ -61,7 +62,20 @@ macro_rules! ids {
         }
     )+ };
 }
-ids!(BootId, CommandId, GatewayId, JournalId, NodeId, PoolId, PrincipalId, SiteId, TenantId, TokenId);
+ids!(
+    AllocationId,
+    BootId,
+    CommandId,
+    GatewayId,
+    JournalId,
+    NodeId,
+    PoolId,
+    PrincipalId,
+    ReservationId,
+    SiteId,
+    TenantId,
+    TokenId
+);
 
 macro_rules! names {
     ($($name:ident),+) => { $(
