@@ -7,4 +7,4 @@ mod node;
 mod reports;
 mod reservations;
 mod specs;
-mod world;
+pub(crate) mod world;

@@ -66,10 +66,15 @@ pub(super) fn book(
     let id = AllocationId::new(format!("alloc_{id}"));
     insert(tx, &id, reservation, attempt, request, placement)?;
     for device in &placement.devices {
-        tx.execute(
-            "INSERT INTO capacity_atoms (node_id, atom_id, uuid, class, allocation_id) VALUES (?1, ?2, ?3, ?4, ?5)",
+        // Parts of one GPU share its guard, so the same part is taken by its own row.
+        let taken = tx.execute(
+            "INSERT INTO capacity_atoms (node_id, atom_id, uuid, class, allocation_id) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (node_id, atom_id) DO NOTHING",
             args![placement.node, device.id, device.gpu, device.class.name(), id],
         )?;
+        if taken == 0 {
+            return Err(BookError::Conflict);
+        }
     }
     let sql = "UPDATE capacity_reservations SET allocation_id = ?2 WHERE id = ?1";
     tx.execute(sql, args![reservation, id])?;
@@ -235,4 +240,64 @@ pub(super) fn forget_vanished(tx: &mut Tx<'_>, node: &NodeId) -> Result<(), Stor
     )?;
     tx.execute("DELETE FROM capacity_gpus WHERE node_id = ?1 AND present = 0 AND guard = 'free'", args![node])?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::{self, Device};
+    use crate::sql::load_pool;
+    use crate::tests::world::{World, host, mig, pool, slots};
+
+    /// Books for `second` what was decided before `first` was placed.
+    fn stale(first: Request, second: Request) -> bool {
+        let world = World::new(1);
+        let fleet = world.run(|tx| load_pool(tx, &pool()));
+        let decided = placement::decide(&second, &[], &fleet).expect("it fits");
+        world.create("first", first);
+        world.place();
+        let id = world.create("second", second.clone());
+        let booked = world.store.run(|tx| book(tx, &id, &second, &decided));
+        world.check_books();
+        assert!(matches!(booked, Ok(_) | Err(BookError::Conflict)), "a defect, not a conflict");
+        booked.is_err()
+    }
+
+    #[test]
+    fn a_decision_that_is_out_of_date_books_nothing() {
+        let whole = Request::gpus(1);
+        assert!(stale(whole.clone(), whole.clone()));
+        assert!(stale(slots(1), whole.clone()));
+        assert!(stale(Request::gpus(2), slots(1)));
+        assert!(stale(slots(1), slots(1)));
+        assert!(stale(mig(1), mig(1)));
+        assert!(stale(host(mig(1), 5), host(slots(1), 4)), "host resources are short");
+        assert!(!stale(host(mig(1), 4), host(slots(1), 4)));
+    }
+
+    #[test]
+    fn a_gpu_never_goes_whole_and_in_parts_to_one_allocation() {
+        let world = World::new(1);
+        let request = Request::gpus(1);
+        let id = world.create("a", request.clone());
+        let device = |id: &str, class| Device { id: id.into(), class, gpu: "GPU-00".into() };
+        let devices = vec![device("GPU-00", DeviceClass::Gpu), device("GPU-00/s0", DeviceClass::Slot)];
+        let placement = Placement { node: world.id(0), devices, limits: None };
+        let booked = world.store.run(|tx| book(tx, &id, &request, &placement));
+        assert!(matches!(booked, Err(BookError::Conflict)));
+    }
+
+    #[test]
+    fn what_vanished_or_is_booked_elsewhere_is_not_booked() {
+        for change in ["present = 0", "elsewhere = 'node_x'"] {
+            let world = World::new(1);
+            let request = Request::gpus(1);
+            let id = world.create("a", request.clone());
+            let fleet = world.run(|tx| load_pool(tx, &pool()));
+            let decided = placement::decide(&request, &[], &fleet).expect("it fits");
+            world.run(|tx| tx.execute(&format!("UPDATE capacity_gpus SET {change}"), &[]));
+            let booked = world.store.run(|tx| book(tx, &id, &request, &decided));
+            assert!(matches!(booked, Err(BookError::Conflict)), "{change}");
+        }
+    }
 }

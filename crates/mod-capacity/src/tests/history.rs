@@ -18,10 +18,19 @@ use reference::Reference;
 use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: usize = 2;
+
+thread_local! {
+    /// What every history begins with, made once.
+    static FIRST: World = World::new(NODES);
+}
+
 /// Longer than any backoff and any time a node is avoided.
 const LONG_MS: i64 = 700_000;
 /// Rounds after which a history has come to rest: each failed, silent or moved binding costs a few.
 const ROUNDS: usize = 12;
+/// Rounds without a change after which nothing changes any more: silence is noticed in one and acted on
+/// in the next.
+const QUIET_ROUNDS: usize = 2;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -102,7 +111,7 @@ struct Run {
 
 impl Run {
     fn new() -> Self {
-        let world = World::new(NODES);
+        let world = FIRST.with(World::twin);
         let ids = (0..NODES).map(|node| world.id(node)).collect();
         let reference = Reference::new(ids);
         Self { world, reference, reservations: vec![], created: 0, backup: None, lossy: false }
@@ -330,13 +339,21 @@ impl Run {
             self.reference.nodes[node].cordoned = false;
             (0..GPUS).for_each(|gpu| self.gpu(node, gpu, true));
         }
+        let (mut before, mut quiet) = (vec![], 0);
         for _ in 0..ROUNDS {
             self.world.advance(LONG_MS);
             self.apply(&Step::ReplaceSilent);
             self.place(true);
             (0..NODES).for_each(|node| self.settle(node));
             self.check();
+            let after: Vec<_> = self.reservations.iter().map(|id| self.reference.seen(id)).collect();
+            quiet = if after == before { quiet + 1 } else { 0 };
+            before = after;
+            if quiet == QUIET_ROUNDS {
+                break;
+            }
         }
+        assert_eq!(quiet, QUIET_ROUNDS, "it comes to rest");
         self.at_rest();
     }
 

@@ -14,6 +14,7 @@ pub const PROFILE: &str = "1g.10gb";
 pub const MIG_GPU: usize = 2;
 pub const INSTANCES: u32 = 2;
 
+#[derive(Clone)]
 pub struct FakeNode {
     pub id: NodeId,
     number: usize,

@@ -83,6 +83,21 @@ impl World {
         world
     }
 
+    /// Another world that is as this one is now, on a clock of its own.
+    pub fn twin(&self) -> Self {
+        let now = Arc::new(AtomicI64::new(self.now()));
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock(now.clone()));
+        Self {
+            store: self.store.copy(&clock).unwrap(),
+            clock,
+            now,
+            handlers: Handlers::new(Capacity { attested_bindings: true }.report_handlers()),
+            gateway: self.gateway.clone(),
+            nodes: self.nodes.clone(),
+            specs: self.specs.clone(),
+        }
+    }
+
     fn join(&mut self, number: usize) {
         let hostname = format!("host-{number}");
         let csr = stdx::hex::sha256(hostname.as_bytes());
