@@ -4,6 +4,7 @@
 //! are left out, and lists are bounded, whatever the sender did.
 
 use crate::placement::NumaNode;
+use model::spec::{Atom, AtomPart};
 use proto::Message;
 use proto::v1;
 use std::collections::BTreeSet;
@@ -15,8 +16,6 @@ const GPUS_MAX: usize = 64;
 const INSTANCES_MAX: usize = 16;
 const NUMA_NODES_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 256;
-/// `GPU-` and a UUID, or the short form of older drivers.
-const UUID_BYTES_MAX: usize = 64;
 /// Amounts above this are nobody's hardware.
 const BYTES_MAX: u64 = 1 << 50;
 
@@ -98,7 +97,9 @@ fn gpu(gpu: &v1::Gpu) -> Option<InventoryGpu> {
     }
     let mut ids = BTreeSet::new();
     for instance in gpu.mig_instances.iter().take(INSTANCES_MAX) {
-        let id = format!("{}/gi{}/ci{}", gpu.uuid, instance.gpu_instance_id, instance.compute_instance_id);
+        let part =
+            AtomPart::Mig { gpu_instance: instance.gpu_instance_id, compute_instance: instance.compute_instance_id };
+        let id = Atom { gpu: gpu.uuid.clone(), part }.to_string();
         // Without its UUID the driver cannot be told of it, so the daemon would call it missing.
         if instance.profile.len() <= TEXT_BYTES_MAX && !instance.uuid.is_empty() {
             ids.insert((id, instance.profile.clone()));
@@ -109,16 +110,18 @@ fn gpu(gpu: &v1::Gpu) -> Option<InventoryGpu> {
     Some(InventoryGpu { uuid: gpu.uuid.clone(), numa: gpu.numa_node, mig: gpu.mig_enabled.unwrap_or(false), instances })
 }
 
-/// `GPU-` and hexadecimal digits and dashes: safe in an atom id, whose parts are cut at `/`.
+/// As the daemon will read it back from an assignment.
 fn is_uuid(text: &str) -> bool {
-    let rest = text.strip_prefix("GPU-").unwrap_or_default();
-    let digits = rest.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    !rest.is_empty() && digits && text.len() <= UUID_BYTES_MAX
+    Atom::parse(text).is_some_and(|atom| atom.part == AtomPart::Whole)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn uuid(end: &str) -> String {
+        format!("GPU-00000000-0000-0000-0000-0000000000{end}")
+    }
 
     fn pool(page_bytes: u64, pages: u64) -> v1::HugePagePool {
         v1::HugePagePool { page_bytes, pages }
@@ -162,16 +165,17 @@ mod tests {
                 instance(3, 0, "MIG-c"),
                 instance(9, 0, ""),
             ],
-            ..gpu("GPU-0a")
+            ..gpu(&uuid("0a"))
         };
-        let names = ["GPU-", "GPU-x/y", "MIG-1", "GPU-0b\n", "GPU-0b", "GPU-0b"];
+        let (broken, slot, good) = (format!("{}\n", uuid("0b")), format!("{}/s1", uuid("0b")), uuid("0b"));
+        let names = ["GPU-", "GPU-x/y", "MIG-1", &broken, &slot, &good, &good];
         let gpus = std::iter::once(divided).chain(names.iter().map(|name| gpu(name))).collect();
         let inventory = v1::Inventory { gpus, ..Default::default() };
         let read = read(&inventory.encode_to_vec()).unwrap();
         let uuids: Vec<&str> = read.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
-        assert_eq!(uuids, ["GPU-0a", "GPU-0b"]);
+        assert_eq!(uuids, [uuid("0a"), uuid("0b")]);
         let ids: Vec<&str> = read.gpus[0].instances.iter().map(|(id, _)| id.as_str()).collect();
-        assert_eq!(ids, ["GPU-0a/gi3/ci0", "GPU-0a/gi7/ci0"]);
+        assert_eq!(ids, [format!("{}/gi3/ci0", uuid("0a")), format!("{}/gi7/ci0", uuid("0a"))]);
     }
 
     #[test]

@@ -39,6 +39,6 @@ pub use reservations::{
     get_reservation, list_reservations,
 };
 pub use settle::{AllocationReport, Applied, ReportedState};
-pub use specs::{Assignment, device_assignments, end_dropped, replace_silent, spec_written};
+pub use specs::{device_assignments, end_dropped, replace_silent, spec_written};
 pub use sync::{SyncError, Synced, sync_due, sync_inventory};
 pub use why::{NodeExplanation, ReservationExplanation, explain_node, explain_reservation};

@@ -145,7 +145,7 @@ impl Fleet {
     }
 }
 
-/// The bit of the slot that an atom id names.
+/// The bit of the slot that an atom id names; none for other atoms.
 pub(crate) fn slot_bit(atom_id: &str) -> u64 {
     let number = atom_id.rsplit_once("/s").and_then(|(_, number)| number.parse::<u32>().ok());
     number.and_then(|number| 1u64.checked_shl(number)).unwrap_or(0)

@@ -1,10 +1,10 @@
 //! What a reservation asks for.
 
+pub use model::spec::DeviceClass;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Devices of one reservation: as many as an assignment carries.
-pub const DEVICES_MAX: u32 = 256;
+pub const DEVICES_MAX: u32 = model::spec::ASSIGNMENT_DEVICES_MAX as u32;
 /// Label selectors of one reservation.
 pub const SELECTORS_MAX: usize = 32;
 /// What a daemon must advertise to be given booked host resources.
@@ -14,40 +14,6 @@ pub const CAPABILITY_KUBERNETES: &str = "binding.kubernetes";
 /// Largest amount of one host resource, so that sums of bytes stay far from overflow.
 const HOST_AMOUNT_MAX: u32 = 1 << 20;
 const TEXT_BYTES_MAX: usize = 256;
-
-/// The kinds of atoms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeviceClass {
-    /// A whole GPU.
-    Gpu,
-    /// A MIG instance.
-    Mig,
-    /// A share of a GPU.
-    Slot,
-}
-
-impl DeviceClass {
-    pub const ALL: [Self; 3] = [Self::Gpu, Self::Mig, Self::Slot];
-
-    /// As on the wire.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gpu => "gpu",
-            Self::Mig => "gpu.mig",
-            Self::Slot => "gpu.slot",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|class| class.name() == text)
-    }
-}
-
-impl fmt::Display for DeviceClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// One atom of a placement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

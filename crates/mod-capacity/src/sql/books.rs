@@ -280,8 +280,12 @@ mod tests {
         let world = World::new(1);
         let request = Request::gpus(1);
         let id = world.create("a", request.clone());
-        let device = |id: &str, class| Device { id: id.into(), class, gpu: "GPU-00".into() };
-        let devices = vec![device("GPU-00", DeviceClass::Gpu), device("GPU-00/s0", DeviceClass::Slot)];
+        let device =
+            |id: &str, class| Device { id: id.into(), class, gpu: "GPU-00000000-0000-0000-0000-000000000000".into() };
+        let devices = vec![
+            device("GPU-00000000-0000-0000-0000-000000000000", DeviceClass::Gpu),
+            device("GPU-00000000-0000-0000-0000-000000000000/s0", DeviceClass::Slot),
+        ];
         let placement = Placement { node: world.id(0), devices, limits: None };
         let booked = world.store.run(|tx| book(tx, &id, &request, &placement));
         assert!(matches!(booked, Err(BookError::Conflict)));

@@ -236,7 +236,8 @@ fn decoded(
     state: ReportedState,
 ) -> Result<AllocationReport, String> {
     let allocation = AllocationId::parse(allocation).map_err(|error| error.to_string())?;
-    let reservation = ReservationId::parse(reservation).map_err(|error| error.to_string())?;
+    let named = (!reservation.is_empty()).then(|| ReservationId::parse(reservation)).transpose();
+    let reservation = named.map_err(|error| error.to_string())?;
     Ok(AllocationReport { allocation, reservation, generation, state })
 }
 

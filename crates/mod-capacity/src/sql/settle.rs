@@ -23,7 +23,8 @@ const AGAIN_MOST_MS: i64 = 60_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllocationReport {
     pub allocation: AllocationId,
-    pub reservation: ReservationId,
+    /// `None` where the node no longer knows it, as after it lost its journal.
+    pub reservation: Option<ReservationId>,
     /// The generation that the node converged on.
     pub generation: u64,
     pub state: ReportedState,
@@ -71,7 +72,9 @@ pub(super) fn apply(tx: &mut Tx<'_>, node: &NodeId, report: &AllocationReport) -
             })
         },
     )?;
-    let Some(booked) = found.filter(|booked| booked.reservation == report.reservation) else {
+    let Some(booked) =
+        found.filter(|booked| report.reservation.as_ref().is_none_or(|named| *named == booked.reservation))
+    else {
         return Ok(Applied::Unknown);
     };
     if report.generation < booked.last_generation || report.generation > COUNTER_MAX {

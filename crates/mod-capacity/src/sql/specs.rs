@@ -7,43 +7,49 @@
 
 use super::books::{self, EndedBy};
 use super::{encode, reservations, settle};
-use crate::placement::{Binding, Device, Limits};
+use crate::placement;
 use crate::state::{FailureReason, ReservationState};
 use kernel::db::{StoreError, Tx, args};
+use model::spec::{Binding, Device, DeviceAssignment, HoldLimits};
 use model::{AllocationId, NodeId, ReservationId};
 
 /// How long a node that observed an allocation may say nothing of it, milliseconds: its reports travel
 /// apart from its status.
 const SILENT_MS: i64 = 60_000;
 
-/// One entry of the `devices` section.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    pub allocation: AllocationId,
-    pub reservation: ReservationId,
-    pub binding: Binding,
-    /// By atom id.
-    pub devices: Vec<Device>,
-    /// `None`: no slice, no admission.
-    pub limits: Option<Limits>,
-}
-
 /// What a node's spec is to hold, by allocation: every reservation that is placing, binding or active
 /// there.
-pub fn device_assignments(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<Assignment>, StoreError> {
+pub fn device_assignments(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<DeviceAssignment>, StoreError> {
     tx.query(
         "SELECT id, reservation_id, binding, devices, vcpu, memory_bytes, hugepages_1gi, cpus, mems
          FROM capacity_allocations WHERE node_id = ?1 AND ended_at IS NULL AND wanted = 1 ORDER BY id",
         args![node],
         |row| {
             let (allocation, reservation) = (row.take()?, row.take()?);
-            let binding: String = row.take()?;
-            let binding =
-                Binding::parse(&binding).ok_or_else(|| StoreError::Corrupt(format!("a binding: {binding}")))?;
+            let binding = match row.take::<String>()?.as_str() {
+                "hold" => Binding::Hold,
+                "kubernetes" => Binding::Kubernetes,
+                other => return Err(StoreError::Corrupt(format!("a binding: {other}"))),
+            };
             let devices = encode::read_devices(&row.take::<String>()?)?;
-            Ok(Assignment { allocation, reservation, binding, devices, limits: reservations::read_limits(row)? })
+            let device =
+                |device: placement::Device| Device { device_class: device.class.name().to_owned(), id: device.id };
+            Ok(DeviceAssignment {
+                allocation,
+                reservation,
+                binding,
+                devices: devices.into_iter().map(device).collect(),
+                env: Vec::new(),
+                limits: reservations::read_limits(row)?.map(hold_limits),
+            })
         },
     )
+}
+
+/// 2 MiB pages cannot be booked (D-Q28).
+fn hold_limits(limits: placement::Limits) -> HoldLimits {
+    let placement::Limits { cpu_millis, memory_bytes, hugepages_1gi, cpus, mems } = limits;
+    HoldLimits { cpu_millis, memory_bytes, hugepages_2mi: 0, hugepages_1gi, cpus, mems }
 }
 
 /// The spec of `node` stands at `generation` with the devices that [`device_assignments`] gave in this

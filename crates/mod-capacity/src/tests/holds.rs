@@ -22,17 +22,32 @@ fn differences_are_shown_and_nothing_is_dropped() {
         world.run(|tx| sql::holds_reported(tx, &node, &holds));
         world.run(|tx| sql::hold_differences(tx, &node))
     };
-    assert_eq!(report(vec![reported(&allocation, &["GPU-01", "GPU-00"])]), []);
+    assert_eq!(
+        report(vec![reported(
+            &allocation,
+            &["GPU-00000000-0000-0000-0000-000000000001", "GPU-00000000-0000-0000-0000-000000000000"]
+        )]),
+        []
+    );
     assert_eq!(report(vec![reported(&allocation, &[])]), [], "devices need not be named");
     let stranger = AllocationId::new("alloc_x");
-    let differences = report(vec![reported(&allocation, &["GPU-00"]), reported(&stranger, &["GPU-02"])]);
+    let differences = report(vec![
+        reported(&allocation, &["GPU-00000000-0000-0000-0000-000000000000"]),
+        reported(&stranger, &["GPU-00000000-0000-0000-0000-000000000002"]),
+    ]);
     let expected = [
         HoldDifference::OtherDevices {
             allocation: allocation.clone(),
-            held: vec!["GPU-00".into()],
-            booked: vec!["GPU-00".into(), "GPU-01".into()],
+            held: vec!["GPU-00000000-0000-0000-0000-000000000000".into()],
+            booked: vec![
+                "GPU-00000000-0000-0000-0000-000000000000".into(),
+                "GPU-00000000-0000-0000-0000-000000000001".into(),
+            ],
         },
-        HoldDifference::NotBooked { allocation: stranger, devices: vec!["GPU-02".into()] },
+        HoldDifference::NotBooked {
+            allocation: stranger,
+            devices: vec!["GPU-00000000-0000-0000-0000-000000000002".into()],
+        },
     ];
     assert!(differences.len() == 2 && expected.iter().all(|one| differences.contains(one)), "{differences:?}");
     assert_eq!(report(vec![]), [HoldDifference::NotHeld { allocation }]);

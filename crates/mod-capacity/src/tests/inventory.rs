@@ -13,7 +13,14 @@ fn inventories_become_atoms() {
     let node = world.id(0);
     let fleet = world.run(|tx| sql::load_node(tx, &node));
     let facts = &fleet.nodes()[0];
-    assert_eq!(facts.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>(), ["GPU-00", "GPU-01", "GPU-02"]);
+    assert_eq!(
+        facts.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>(),
+        [
+            "GPU-00000000-0000-0000-0000-000000000000",
+            "GPU-00000000-0000-0000-0000-000000000001",
+            "GPU-00000000-0000-0000-0000-000000000002"
+        ]
+    );
     assert_eq!(facts.gpus[MIG_GPU].instances.len(), 2);
     assert_eq!((facts.host.vcpu.total, facts.host.memory_bytes.total), (8, 64 << 30));
     assert_eq!(facts.labels[0].0, "bc.dev/cap.binding.kubernetes");
@@ -33,12 +40,16 @@ fn all_classes_are_placed_side_by_side() {
     world.settle_all();
     assert_eq!(ids.each_ref().map(|id| world.state(id)), [Active, Active, Active, Pending]);
     let devices = |id| world.row(id).allocation.unwrap().devices;
-    assert_eq!(devices(&ids[0])[0].id, "GPU-00");
+    assert_eq!(devices(&ids[0])[0].id, "GPU-00000000-0000-0000-0000-000000000000");
     assert_eq!(
         devices(&ids[1]).iter().map(|device| device.id.as_str()).collect::<Vec<_>>(),
-        ["GPU-01/s0", "GPU-01/s1"]
+        ["GPU-00000000-0000-0000-0000-000000000001/s0", "GPU-00000000-0000-0000-0000-000000000001/s1"]
     );
-    assert!(devices(&ids[2]).iter().all(|device| device.class == DeviceClass::Mig && device.gpu == "GPU-02"));
+    assert!(
+        devices(&ids[2])
+            .iter()
+            .all(|device| device.class == DeviceClass::Mig && device.gpu == "GPU-00000000-0000-0000-0000-000000000002")
+    );
     world.check_books();
 }
 
@@ -52,7 +63,10 @@ fn a_booked_gpu_that_vanished_stays_booked_and_is_shown() {
     world.check_books();
     let node = world.id(0);
     let text = world.run(|tx| sql::explain_node(tx, &node)).unwrap().text;
-    assert!(text.contains("GPU-00: whole, missing from the newest inventory"), "{text}");
+    assert!(
+        text.contains("GPU-00000000-0000-0000-0000-000000000000: whole, missing from the newest inventory"),
+        "{text}"
+    );
     assert!(world.topics(node.as_str()).contains(&"node.booked-gpu-missing".to_owned()));
     // Nobody else gets it, also when it is back.
     let second = world.create("b", Request::gpus(2));

@@ -1,9 +1,8 @@
 //! A daemon that holds devices by the rules of its `devices` section.
 
 use super::world::{self, VCPU};
-use crate::placement::DeviceClass;
-use crate::sql::Assignment;
 use model::frame::{Any, Event, Hello, Report, Signed};
+use model::spec::DeviceAssignment;
 use model::{AllocationId, EventClass, JournalId, NodeId, ServerTimeMs};
 use proto::{Message, Name, v1};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +24,7 @@ pub struct FakeNode {
     pub connected: bool,
     pub applied: u64,
     pub observed: u64,
-    spec: Vec<Assignment>,
+    spec: Vec<DeviceAssignment>,
     /// Allocation to atom ids.
     pub holds: BTreeMap<AllocationId, BTreeSet<String>>,
     /// The reservations of its holds.
@@ -38,7 +37,7 @@ pub struct FakeNode {
 }
 
 pub fn uuid(number: usize, gpu: usize) -> String {
-    format!("GPU-{number}{gpu}")
+    format!("GPU-00000000-0000-0000-0000-0000000000{number}{gpu}")
 }
 
 impl FakeNode {
@@ -108,7 +107,7 @@ impl FakeNode {
     }
 
     /// Takes a generation above its own.
-    pub fn take_spec(&mut self, generation: u64, devices: Vec<Assignment>) {
+    pub fn take_spec(&mut self, generation: u64, devices: Vec<DeviceAssignment>) {
         if generation > self.applied {
             (self.applied, self.spec) = (generation, devices);
             self.failed.clear();
@@ -143,7 +142,7 @@ impl FakeNode {
         self.observed = self.applied;
     }
 
-    fn fail(&mut self, assignment: &Assignment, reason: &str) {
+    fn fail(&mut self, assignment: &DeviceAssignment, reason: &str) {
         self.failed.insert(assignment.allocation.clone());
         let body = v1::AllocationFailed {
             allocation_id: assignment.allocation.to_string(),
@@ -155,7 +154,7 @@ impl FakeNode {
         self.event("allocationFailed", &body);
     }
 
-    fn bind(&mut self, assignment: &Assignment) {
+    fn bind(&mut self, assignment: &DeviceAssignment) {
         let atoms: BTreeSet<String> = assignment.devices.iter().map(|device| device.id.clone()).collect();
         let names = atoms.iter().map(|atom| format!("bcd.dev/gpu={}", atom.replace('/', "_"))).collect();
         self.holds.insert(assignment.allocation.clone(), atoms);
@@ -169,18 +168,17 @@ impl FakeNode {
         self.event("allocationBound", &body);
     }
 
-    fn refuses(&self, assignment: &Assignment) -> Option<&'static str> {
+    fn refuses(&self, assignment: &DeviceAssignment) -> Option<&'static str> {
         let held: BTreeSet<&str> = self.holds.values().flatten().map(String::as_str).collect();
         for device in &assignment.devices {
-            if self.missing.iter().any(|gpu| uuid(self.number, *gpu) == device.gpu) {
+            let gpu = device.id.split('/').next().unwrap_or_default();
+            if self.missing.iter().any(|number| uuid(self.number, *number) == gpu) {
                 return Some("device-missing");
             }
-            let part_held = || held.iter().any(|atom| atom.split('/').next() == Some(&device.gpu));
-            let taken = match device.class {
-                DeviceClass::Gpu => part_held(),
-                DeviceClass::Mig | DeviceClass::Slot => {
-                    held.contains(device.id.as_str()) || held.contains(device.gpu.as_str())
-                }
+            let part_held = || held.iter().any(|atom| atom.split('/').next() == Some(gpu));
+            let taken = match device.device_class.as_str() {
+                "gpu" => part_held(),
+                _ => held.contains(device.id.as_str()) || held.contains(gpu),
             };
             if taken {
                 return Some("overlap");

@@ -290,3 +290,24 @@ fn texts_of_a_node_are_cut_and_cleaned() {
     assert_eq!(row.reason, "failed");
     assert!(row.message.contains("line é") && row.message.len() < 1200);
 }
+
+#[test]
+fn a_release_that_no_longer_knows_its_reservation_counts() {
+    let mut world = World::new(1);
+    let id = world.active("a", Request::gpus(1));
+    let allocation_id = world.row(&id).allocation.unwrap().id.to_string();
+    world.release(&id, false);
+    world.reconcile(0);
+    let of = |reservation_id: &str| v1::AllocationReleased {
+        allocation_id: allocation_id.clone(),
+        reservation_id: reservation_id.into(),
+        generation: 2,
+    };
+    world.nodes[0].event("allocationReleased", &of("res_other"));
+    world.report_events(0, 10);
+    assert_eq!(world.verify(10, &Verdict::Genuine), [SettledReport::Applied(Applied::Unknown)]);
+    world.nodes[0].event("allocationReleased", &of(""));
+    world.report_events(0, 10);
+    world.verify(10, &Verdict::Genuine);
+    assert_eq!(world.state(&id), Released);
+}

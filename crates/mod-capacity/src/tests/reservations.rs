@@ -27,7 +27,13 @@ fn a_reservation_goes_from_pending_to_active_and_back() {
     let row = world.row(&id);
     assert_eq!((row.state, row.attempt, row.version), (Active, 1, 4));
     let allocation = row.allocation.unwrap();
-    assert_eq!(allocation.cdi_devices, ["bcd.dev/gpu=GPU-00", "bcd.dev/gpu=GPU-01"]);
+    assert_eq!(
+        allocation.cdi_devices,
+        [
+            "bcd.dev/gpu=GPU-00000000-0000-0000-0000-000000000000",
+            "bcd.dev/gpu=GPU-00000000-0000-0000-0000-000000000001"
+        ]
+    );
     assert_eq!(world.release(&id, false).state, Releasing);
     world.check_books();
     world.settle(0);
@@ -165,7 +171,10 @@ fn a_plan_says_where_and_changes_nothing() {
     let before = world.published().len();
     let plan = |request: Request| world.store.run(|tx| sql::plan(tx, &tenant(), &pool(), &request)).map(|done| done.0);
     let placement = plan(Request::gpus(1)).unwrap();
-    assert_eq!((placement.node, placement.devices[0].id.as_str()), (world.id(0), "GPU-00"));
+    assert_eq!(
+        (placement.node, placement.devices[0].id.as_str()),
+        (world.id(0), "GPU-00000000-0000-0000-0000-000000000000")
+    );
     let refused = plan(Request::gpus(25));
     assert!(matches!(&refused, Err(ReserveError::NoCapacity(why)) if why.nodes.len() == 1));
     assert!(refused.unwrap_err().to_string().contains("25 whole GPUs wanted, 2 in all"));

@@ -1,12 +1,13 @@
 //! What a node's spec holds, and generations as evidence.
 
 use super::world::*;
-use crate::placement::{Binding, Request};
-use crate::sql::{self, Assignment};
+use crate::placement::{self, Request};
+use crate::sql;
 use crate::state::ReservationState::{self, *};
 use kernel::verifier::Verdict;
+use model::spec::{Binding, DeviceAssignment};
 
-fn assignments(world: &World, node: usize) -> Vec<Assignment> {
+fn assignments(world: &World, node: usize) -> Vec<DeviceAssignment> {
     let id = world.id(node);
     world.run(|tx| sql::device_assignments(tx, &id))
 }
@@ -14,16 +15,18 @@ fn assignments(world: &World, node: usize) -> Vec<Assignment> {
 #[test]
 fn a_spec_holds_what_is_placed_binding_or_active() {
     let mut world = World::new(1);
-    let request = Request { binding: Binding::Kubernetes, ..host(Request::gpus(2), 3) };
+    let request = Request { binding: placement::Binding::Kubernetes, ..host(Request::gpus(2), 3) };
     let id = world.create("a", request);
     world.place();
     let placed = assignments(&world, 0);
     assert_eq!(placed.len(), 1);
     let allocation = world.row(&id).allocation.unwrap();
     assert_eq!((&placed[0].allocation, &placed[0].reservation), (&allocation.id, &id));
-    assert_eq!((placed[0].binding, &placed[0].devices), (Binding::Kubernetes, &allocation.devices));
+    let (sent, booked) = (placed[0].devices.iter(), allocation.devices.iter());
+    assert!(sent.map(|device| &device.id).eq(booked.map(|device| &device.id)));
+    assert_eq!((placed[0].binding, placed[0].devices[0].device_class.as_str()), (Binding::Kubernetes, "gpu"));
     let limits = placed[0].limits.clone().unwrap();
-    assert_eq!((limits.cpu_millis, limits.memory_bytes, limits.hugepages_1gi), (3000, 0, 0));
+    assert_eq!((limits.cpu_millis, limits.memory_bytes, limits.hugepages_2mi, limits.hugepages_1gi), (3000, 0, 0, 0));
     world.settle(0);
     assert_eq!(assignments(&world, 0), placed, "active");
     world.release(&id, false);

@@ -3,7 +3,7 @@
 use super::node::FakeNode;
 use crate::Capacity;
 use crate::placement::{DeviceClass, DeviceRequest, HostRequest, Request};
-use crate::sql::{self, Assignment, NewReservation, Release, ReservationRow};
+use crate::sql::{self, NewReservation, Release, ReservationRow};
 use crate::state::ReservationState;
 use kernel::db::{Clock, Hint, MemoryStore, StoreError, Tx, args};
 use kernel::events::{Handlers, ingest_events};
@@ -15,6 +15,7 @@ use kernel::standing::{self, CordonOwner};
 use kernel::verifier::Verdict;
 use kernel::{access, join, outbox, places, sessions, status};
 use model::frame::{EventBatch, Hello, InventoryReport, StatusReport};
+use model::spec::DeviceAssignment;
 use model::{
     BootId, GatewayId, IncarnationId, NodeId, PoolId, PrincipalId, ReservationId, Role, ServerTimeMs, SessionEnd,
     SiteId, TenantId, TokenId,
@@ -40,7 +41,7 @@ impl Clock for ManualClock {
 #[derive(Clone, Default)]
 pub struct Spec {
     pub generation: u64,
-    pub devices: Vec<Assignment>,
+    pub devices: Vec<DeviceAssignment>,
 }
 
 pub struct World {
