@@ -47,15 +47,22 @@ struct Round {
     journal_many: Samples,
 }
 
-/// Fsynced appends to a fresh journal in `directory`, for other measurements to compare with.
-pub fn appends(directory: &Path, count: usize) -> Result<Samples> {
-    let mut log = open(directory)?;
-    let record = record(0);
-    let mut samples = Samples::default();
-    for _ in 0..count {
-        samples.time(|| log.append(&[&record]))?;
+/// A journal of its own, for other measurements to compare with.
+pub struct Appender(Log<FileStorage>);
+
+impl Appender {
+    pub fn open(directory: &Path) -> Result<Self> {
+        open(directory).map(Self)
     }
-    Ok(samples)
+
+    /// `count` fsynced appends, one after the other.
+    pub fn append(&mut self, count: usize, samples: &mut Samples) -> Result<()> {
+        let record = record(0);
+        for _ in 0..count {
+            samples.time(|| self.0.append(&[&record]))?;
+        }
+        Ok(())
+    }
 }
 
 fn open(directory: &Path) -> Result<Log<FileStorage>> {

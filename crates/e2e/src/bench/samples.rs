@@ -35,6 +35,10 @@ impl Samples {
         self.0.iter().sum()
     }
 
+    pub fn mean(&self) -> f64 {
+        self.total_us() / self.len().max(1) as f64
+    }
+
     pub fn p50(&self) -> f64 {
         self.quantile(0.5)
     }
