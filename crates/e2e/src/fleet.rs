@@ -115,7 +115,7 @@ impl Fleet {
     }
 
     /// Leaves the folder behind for whoever looks into a failure.
-    pub fn keep(&mut self) -> PathBuf {
+    pub fn keep(&self) -> PathBuf {
         self.scratch.keep()
     }
 

@@ -61,7 +61,8 @@ pub struct Report {
 pub struct Supervised {
     pid: Pid,
     seen: Arc<AtomicUsize>,
-    tracer: JoinHandle<Result<Report>>,
+    /// `None` once it was waited for.
+    tracer: Option<JoinHandle<Result<Report>>>,
 }
 
 impl Supervised {
@@ -96,7 +97,7 @@ impl Supervised {
             }
         })?;
         let pid = pid_rx.recv().context("the tracer died")??;
-        Ok(Self { pid, seen, tracer })
+        Ok(Self { pid, seen, tracer: Some(tracer) })
     }
 
     pub fn pid(&self) -> Pid {
@@ -110,7 +111,7 @@ impl Supervised {
 
     /// Whether the process has ended.
     pub fn is_over(&self) -> bool {
-        self.tracer.is_finished()
+        self.tracer.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
     /// Sends a signal to the process, if it is still there.
@@ -122,8 +123,15 @@ impl Supervised {
     }
 
     /// Waits for the end.
-    pub fn wait(self) -> Result<Report> {
-        self.tracer.join().map_err(|_| anyhow::anyhow!("the tracer panicked"))?
+    pub fn wait(mut self) -> Result<Report> {
+        let tracer = self.tracer.take().context("it was waited for already")?;
+        tracer.join().map_err(|_| anyhow::anyhow!("the tracer panicked"))?
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.signal(Signal::SIGKILL);
     }
 }
 

@@ -2,13 +2,15 @@
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use tempfile::TempDir;
 
 /// Short, because a unix socket's path has at most 107 bytes.
 const PREFIX: &str = "bc-";
 
 pub struct Scratch {
-    directory: Option<TempDir>,
+    /// `None` once it stays.
+    directory: Mutex<Option<TempDir>>,
     path: PathBuf,
 }
 
@@ -19,7 +21,7 @@ impl Scratch {
 
     pub fn new_in(parent: &Path) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent).context("no folder for a fleet")?;
-        Ok(Self { path: directory.path().to_owned(), directory: Some(directory) })
+        Ok(Self { path: directory.path().to_owned(), directory: Mutex::new(Some(directory)) })
     }
 
     pub fn path(&self) -> &Path {
@@ -27,8 +29,9 @@ impl Scratch {
     }
 
     /// From now on the folder stays.
-    pub fn keep(&mut self) -> PathBuf {
-        self.directory.take().map_or_else(|| self.path.clone(), TempDir::keep)
+    pub fn keep(&self) -> PathBuf {
+        let directory = self.directory.lock().unwrap_or_else(PoisonError::into_inner).take();
+        directory.map_or_else(|| self.path.clone(), TempDir::keep)
     }
 }
 

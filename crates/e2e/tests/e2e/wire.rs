@@ -87,8 +87,7 @@ async fn a_frame_above_four_mebibytes_ends_the_session_as_frame_too_large() {
     let node = stage.joined("long-winded").await;
     let mut session = stage.session(&node).await;
     live(&mut session).await;
-    let mut report = StatusReport::default();
-    report.applied_spec_hash = "a".repeat(FRAME_BYTES_MAX + 1);
+    let report = StatusReport { applied_spec_hash: "a".repeat(FRAME_BYTES_MAX + 1), ..StatusReport::default() };
     session.send(AgentFrame::Status(report).into()).await.expect("sent");
     assert_eq!(session.ended().await.expect("an end"), Ended::Said(SessionEnd::FrameTooLarge));
 }

@@ -102,14 +102,10 @@ impl Actor {
 /// Plays the scene in a copy of `template`, and answers what the supervisor saw of the victim. The folder stays
 /// behind a failure.
 pub fn play(template: &Fleet, victim: Victim, kill_at: KillAt) -> Result<Report> {
-    let mut fleet = Arc::new(template.copy()?);
-    let played = act(&fleet, victim, kill_at);
-    played.or_else(|error| {
-        let kept = match Arc::get_mut(&mut fleet) {
-            Some(fleet) => fleet.keep(),
-            None => fleet.dir().to_owned(),
-        };
-        Err(error.context(format!("{victim:?}, {kill_at:?}; the folder is kept: {}", kept.display())))
+    let fleet = Arc::new(template.copy()?);
+    act(&fleet, victim, kill_at).map_err(|error| {
+        let kept = fleet.keep();
+        error.context(format!("{victim:?}, {kill_at:?}; the folder is kept: {}", kept.display()))
     })
 }
 
