@@ -41,12 +41,15 @@ enum StepError {
 
 /// Carries out `plan`. Returns after every write is durable; the reports are true then.
 pub fn execute(plan: &DevicesPlan, files: &dyn HoldFiles, slices: &dyn Slices) -> Executed {
-    let mut run = Run { files, slices, held: plan.held.clone(), damaged: plan.damaged.clone(), errors: Vec::new() };
+    let mut run = Run { files, slices, held: plan.held.clone(), unclear: BTreeSet::new(), errors: Vec::new() };
     let mut reports = Vec::new();
     for step in &plan.steps {
         match run.step(step) {
             Ok(()) => reports.extend(step.report(plan.generation)),
-            Err(error) => run.errors.push(stdx::error::chain(&error)),
+            Err(error) => {
+                run.errors.push(stdx::error::chain(&error));
+                run.unclear.extend(plan.damaged.get(step.allocation()).cloned());
+            }
         }
     }
     reports.extend(plan.failure_reports());
@@ -58,7 +61,8 @@ struct Run<'a> {
     slices: &'a dyn Slices,
     /// What the files give to whom now.
     held: BTreeMap<AllocationId, Vec<Atom>>,
-    damaged: BTreeSet<AllocationId>,
+    /// Whose damaged file could not be put right: what it gives to whom is not known.
+    unclear: BTreeSet<AllocationId>,
     errors: Vec<String>,
 }
 
@@ -76,7 +80,6 @@ impl Run<'_> {
     fn release(&mut self, allocation: &AllocationId) -> Result<(), StepError> {
         self.remove(FileKind::Cdi, allocation)?;
         self.held.remove(allocation);
-        self.damaged.remove(allocation);
         self.remove(FileKind::AllocationEnv, allocation)?;
         // The hold is released, whatever becomes of its slice, which later passes find by listing.
         if let Err(error) = self.stop(allocation) {
@@ -101,7 +104,6 @@ impl Run<'_> {
         if parts.cdi {
             self.write_file(FileKind::Cdi, allocation, &render_cdi(hold))?;
             self.held.insert(allocation.clone(), hold.atoms().cloned().collect());
-            self.damaged.remove(allocation);
         }
         Ok(())
     }
@@ -120,8 +122,7 @@ impl Run<'_> {
             let (allocation, atom, holder) = (allocation.clone(), atom.clone(), holder.clone());
             return Err(StepError::Taken { allocation, atom, holder });
         }
-        let unclear = self.damaged.iter().next().filter(|_| !self.damaged.contains(allocation));
-        match unclear {
+        match self.unclear.first() {
             Some(holder) if !gained.is_empty() => {
                 Err(StepError::Unclear { allocation: allocation.clone(), holder: holder.clone() })
             }

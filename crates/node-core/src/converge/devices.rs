@@ -283,6 +283,8 @@ impl<'a> Planner<'a> {
                 changes.push(((*allocation).clone(), hold.atoms().cloned().collect(), step));
             }
         }
+        // A damaged file is put right before anybody gains what it may have claimed.
+        changes.sort_by_key(|(allocation, ..)| !matches!(self.found.get(allocation), Some(Found::Damaged)));
         let Order { ordered, circle } = order(self.current.clone(), changes);
         for (allocation, step) in ordered {
             if matches!(self.found.get(&allocation), Some(Found::Damaged)) {
@@ -291,10 +293,19 @@ impl<'a> Planner<'a> {
             self.plan.steps.push(step);
         }
         for (allocation, _) in circle {
-            let Some((allocation, _)) = self.desired.get_key_value(&allocation) else { continue };
+            let Some((&allocation, _)) = self.desired.get_key_value(&allocation) else { continue };
             self.fail(allocation, FailReason::Overlap, "its devices and those of other holds change places");
+            self.stay(allocation, slices.get(allocation).copied());
         }
         self.plan.failures.sort_by(|a, b| a.allocation.cmp(&b.allocation));
+    }
+
+    /// A hold whose change failed stays what its file says.
+    fn stay(&mut self, allocation: &'a AllocationId, slice: Option<&SliceSeen>) {
+        self.targets.remove(allocation);
+        let Some(hold) = self.found.get(allocation).and_then(|found| found.exact()) else { return };
+        self.plan.steps.extend(self.write_step(allocation, hold, slice));
+        self.targets.insert(allocation, hold.clone());
     }
 
     fn write_step(&self, allocation: &'a AllocationId, hold: &Hold, slice: Option<&SliceSeen>) -> Option<Step> {

@@ -20,7 +20,7 @@ pub struct DevicesPlan {
     pub notices: Vec<String>,
     /// Who has which atoms before the first step.
     pub held: BTreeMap<AllocationId, Vec<Atom>>,
-    /// Whose file is damaged and written or removed by a step: until then nobody gains an atom.
+    /// Whose file is damaged and written or removed by a step: if that fails, nobody gains an atom after it.
     pub damaged: BTreeSet<AllocationId>,
 }
 
@@ -114,6 +114,15 @@ impl DevicesPlan {
 }
 
 impl Step {
+    pub fn allocation(&self) -> &AllocationId {
+        match self {
+            Self::Write { hold, .. } => &hold.allocation,
+            Self::Release { allocation, .. } | Self::StopSlice { allocation } | Self::RemoveEnv { allocation } => {
+                allocation
+            }
+        }
+    }
+
     /// The report that is due once the step was carried out.
     pub fn report(&self, generation: u64) -> Option<AllocationReport> {
         match self {

@@ -79,7 +79,7 @@ pub(crate) fn target(
     let was_bound = |atom: &Atom| {
         let bound = ledger.get(&assignment.allocation).and_then(|entry| entry.bound.as_ref());
         let is_reported = bound.is_some_and(|names| names.contains(&cdi_device(atom)));
-        is_reported || found.and_then(Found::hold).is_some_and(|hold| hold.atoms().any(|held| held == atom))
+        is_reported || found.and_then(Found::exact).is_some_and(|hold| hold.atoms().any(|held| held == atom))
     };
     if let Some(atom) = vanished.iter().find(|atom| !was_bound(atom)) {
         return fail(FailReason::DeviceMissing, format!("this host has no {} {atom}", atom.class()));

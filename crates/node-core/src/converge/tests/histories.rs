@@ -174,16 +174,7 @@ fn apply_checked(plan: &DevicesPlan, host: &mut Observation, ledger: &mut Ledger
 fn apply_unchecked(plan: &DevicesPlan, host: &mut Observation, ledger: &mut Ledger) {
     let mut alone = Observation { cdi: Vec::new(), ..host.clone() };
     let others = std::mem::take(&mut host.cdi);
-    let touched: Vec<&AllocationId> = plan
-        .steps
-        .iter()
-        .map(|step| match step {
-            Step::Write { hold, .. } => &hold.allocation,
-            Step::Release { allocation, .. } | Step::StopSlice { allocation } | Step::RemoveEnv { allocation } => {
-                allocation
-            }
-        })
-        .collect();
+    let touched: Vec<&AllocationId> = plan.steps.iter().map(Step::allocation).collect();
     let is_touched = |file: &CdiFile| match file {
         CdiFile::Hold { hold, .. } => touched.contains(&&hold.allocation),
         CdiFile::Damaged { allocation, .. } => touched.contains(&allocation),

@@ -317,12 +317,14 @@ fn changed_devices_are_rewritten_and_reported_again() {
 #[test]
 fn holds_that_would_change_places_fail_and_stay() {
     let mut node = Node::new();
-    node.pass(&[assign("a", &[&gpu(0)]), assign("b", &[&gpu(1)])]);
+    let limits = HoldLimits { cpu_millis: 1, ..HoldLimits::default() };
+    node.pass(&[limited("a", &[&gpu(0)], limits), assign("b", &[&gpu(1)])]);
     let before: Vec<Hold> = holds(&node.host).into_iter().cloned().collect();
     node.generation += 1;
     let (plan, _) = node.pass(&[assign("a", &[&gpu(1)]), assign("b", &[&gpu(0)])]);
     assert_eq!(plan.failures.len(), 2, "{plan}");
     assert!(holds(&node.host).into_iter().eq(before.iter()));
+    assert_eq!(node.host.slices.as_ref().map(Vec::len), Some(1), "and so does its slice");
 }
 
 #[test]
