@@ -3,8 +3,10 @@
 
 mod bench;
 mod dev;
+mod mutants;
 mod process;
 mod setup;
+mod simulate;
 mod test;
 
 use anyhow::Result;
@@ -16,6 +18,8 @@ type Run = fn(&[String]) -> Result<ExitCode>;
 const TASKS: &[(&str, &str, &str, Run)] = &[
     ("dev", "build and start a control plane with simulated nodes on this machine", dev::HELP, dev::run),
     ("test", "install what the tests need and run all of them", test::HELP, test::run),
+    ("simulate", "run thousands of simulated worlds, or one seed again", simulate::HELP, simulate::run),
+    ("mutants", "break a copy of the tree and see how soon the simulation notices", mutants::HELP, mutants::run),
     ("bench", "measure the journal, or the delivery of commands", bench::HELP, bench::run),
 ];
 

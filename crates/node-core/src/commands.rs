@@ -57,7 +57,8 @@ impl<O: Outside> Engine<O> {
             upgrade_only: self.link.upgrade_only(),
             awaits_approvers: self.config.awaits_approvers,
             has_credit: self.lanes.has_credit(body.lane),
-            has_journal_room: self.has_journal_room(),
+            // What is in the journal unfinished was let in once: only new commands wait for room.
+            has_journal_room: again || self.has_journal_room(),
         };
         match check(&context, &self.outside, &body, &delivery.signed) {
             Verdict::Accept(kind) => self.accept(now, kind, body, again),
@@ -298,9 +299,9 @@ impl<O: Outside> Engine<O> {
         self.refuse(now, body, Outcome::Rejected, result);
     }
 
-    /// Settles a command that was never accepted. A refusal takes journal room too: without any, `BUSY`.
+    /// Settles a command that this process did not accept. A new one takes journal room: without any, `BUSY`.
     fn refuse(&mut self, now: Instant, body: &CommandBody, outcome: Outcome, result: Vec<u8>) {
-        if !self.has_journal_room() {
+        if self.journal.entry(&body.id).is_none() && !self.has_journal_room() {
             return self.busy(body.id.clone(), Busy::JournalFull);
         }
         let attested = Kind::parse(&body.kind).is_some_and(|kind| kind.spec().attested);

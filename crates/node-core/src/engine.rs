@@ -355,7 +355,9 @@ impl<O: Outside> Engine<O> {
         if !self.clock.is_told() {
             return;
         }
-        let old = rules::sweep(&self.journal, &self.config.incarnation, self.clock.now(now));
+        let mut old = rules::sweep(&self.journal, &self.config.incarnation, self.clock.now(now));
+        // One that this process has taken up again, or settles, is its own, though not on disk yet.
+        old.retain(|id| !self.executions.contains_key(id) && !self.refusing.contains_key(id));
         if !old.is_empty() {
             self.decide(Decision::Swept { count: old.len() });
             self.commit(vec![Mutation::Swept(old)]);

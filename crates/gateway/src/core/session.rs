@@ -71,6 +71,9 @@ pub(super) struct Session {
     heard_at: Instant,
     /// The operation under way, kept to be tried again.
     busy: Option<StoreOp>,
+    /// The next frame may come; it came while an operation of the timer's was under way, and waits.
+    may_read: bool,
+    held: Option<AgentFrame>,
     retry_at: Option<Instant>,
     progress: Vec<CommandUpdate>,
     progress_since: Option<Instant>,
@@ -88,6 +91,8 @@ impl Session {
             since: now,
             heard_at: now,
             busy: None,
+            may_read: true,
+            held: None,
             retry_at: None,
             progress: Vec::new(),
             progress_since: None,
@@ -115,6 +120,23 @@ impl Session {
 
     pub(super) fn frame(&mut self, now: Instant, facts: &Facts, frame: AgentFrame) -> Vec<Step> {
         self.heard_at = now;
+        self.may_read = false;
+        if self.busy.is_some() {
+            // Status and progress are written by the timer, while a frame may be on its way in.
+            self.held = Some(frame);
+            return Vec::new();
+        }
+        let steps = self.take(now, facts, frame);
+        self.read_once(steps)
+    }
+
+    /// At most one frame is asked for at a time.
+    fn read_once(&mut self, mut steps: Vec<Step>) -> Vec<Step> {
+        steps.retain(|step| !matches!(step, Step::Read) || !std::mem::replace(&mut self.may_read, true));
+        steps
+    }
+
+    fn take(&mut self, now: Instant, facts: &Facts, frame: AgentFrame) -> Vec<Step> {
         match (&mut self.state, frame) {
             (State::Greeting, AgentFrame::Hello(hello)) => {
                 let op = StoreOp::Accept { certificate: self.certificate.clone(), hello: hello.clone() };
@@ -179,6 +201,17 @@ impl Session {
     }
 
     pub(super) fn stored(&mut self, now: Instant, facts: &Facts, reply: Result<StoreReply, OpFailure>) -> Vec<Step> {
+        let mut steps = self.replied(now, facts, reply);
+        if self.busy.is_none()
+            && let Some(frame) = self.held.take()
+        {
+            steps.retain(|step| !matches!(step, Step::Read));
+            steps.extend(self.take(now, facts, frame));
+        }
+        self.read_once(steps)
+    }
+
+    fn replied(&mut self, now: Instant, facts: &Facts, reply: Result<StoreReply, OpFailure>) -> Vec<Step> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(OpFailure::NotStored) => {

@@ -1,6 +1,7 @@
 //! How a connection is set up: durability, foreign keys, `compute_now()`.
 
 use super::{Clock, StoreError};
+use rusqlite::config::DbConfig;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::{Connection, OpenFlags};
 use std::path::Path;
@@ -48,6 +49,9 @@ fn set_up(connection: &Connection, clock: &Arc<dyn Clock>) -> Result<(), StoreEr
     set_pragma(connection, "foreign_keys", "ON")?;
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS)).map_err(StoreError::sql)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    // Otherwise a statement whose plan looked at a bound value is prepared again each time one is bound,
+    // which costs more than running it.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(StoreError::sql)?;
     let clock = clock.clone();
     connection
         .create_scalar_function("compute_now", 0, FunctionFlags::SQLITE_UTF8, move |_| Ok(clock.now_ms()))

@@ -82,6 +82,15 @@ CREATE TABLE node_sessions (
 CREATE INDEX node_sessions_open ON node_sessions (gateway_id, node_id) WHERE state <> 'closed';
 CREATE INDEX node_sessions_resign ON node_sessions (node_id) WHERE resign_due = 1;
 
+-- What was stored of the journals a node had before, for a session of an older process that comes late.
+CREATE TABLE node_journals (
+    node_id TEXT NOT NULL REFERENCES nodes (id),
+    journal_id TEXT NOT NULL,
+    acked_event_seq BIGINT NOT NULL,
+    replaced_at BIGINT NOT NULL,
+    PRIMARY KEY (node_id, journal_id)
+);
+
 CREATE TABLE node_event_gaps (
     n INTEGER PRIMARY KEY AUTOINCREMENT,
     node_id TEXT NOT NULL REFERENCES nodes (id),

@@ -5,8 +5,11 @@ use crate::outbox::{self, EventRow};
 use model::frame::Hello;
 use model::limits::COUNTER_MAX;
 use model::session::{PROTOCOL_MAX, PROTOCOL_MIN};
-use model::{GatewayId, JournalId, Lifecycle, NodeId, PoolId, Role, SessionEnd, SiteId, TenantId};
+use model::{GatewayId, JournalId, Lifecycle, NodeId, PoolId, Role, ServerTimeMs, SessionEnd, SiteId, TenantId};
 use serde_json::json;
+
+/// Journals of one node that are remembered beside its current one.
+const JOURNALS_KEPT: u32 = 16;
 
 /// What the client certificate of the connection says, verified by the TLS layer.
 #[derive(Clone, Debug)]
@@ -74,7 +77,10 @@ pub fn accept_session(
         return Ok(refused(SessionEnd::ProtocolError, "the session epoch is above 2^53"));
     }
     let same_journal = previous.as_ref().filter(|previous| previous.journal == hello.journal_id);
-    let acked_event_seq = same_journal.map_or(0, |previous| previous.acked_event_seq);
+    let acked_event_seq = match same_journal {
+        Some(previous) => previous.acked_event_seq,
+        None => replace_journal(tx, &cert.node_id, previous.as_ref(), &hello.journal_id, now)?,
+    };
     let journal_since = same_journal.map_or(now.0, |previous| previous.journal_since);
     // Commands never sent before this journal's birth are signed again before they go (F-Q13).
     let resign_due = same_journal.is_none_or(|previous| previous.resign_due);
@@ -182,6 +188,33 @@ fn previous(tx: &mut Tx<'_>, node: &NodeId) -> Result<Option<Previous>, StoreErr
             })
         },
     )
+}
+
+/// Remembers what was stored of the journal that is replaced, and says what was stored of `journal`: a late
+/// `Hello` of a process that is gone may bring an older journal in between, and no event is stored twice.
+fn replace_journal(
+    tx: &mut Tx<'_>,
+    node: &NodeId,
+    previous: Option<&Previous>,
+    journal: &JournalId,
+    now: ServerTimeMs,
+) -> Result<u64, StoreError> {
+    if let Some(previous) = previous.filter(|previous| previous.acked_event_seq > 0) {
+        tx.execute(
+            "INSERT INTO node_journals (node_id, journal_id, acked_event_seq, replaced_at) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (node_id, journal_id) DO UPDATE SET acked_event_seq = excluded.acked_event_seq,
+                 replaced_at = excluded.replaced_at",
+            args![node, previous.journal, previous.acked_event_seq, now],
+        )?;
+        tx.execute(
+            "DELETE FROM node_journals WHERE node_id = ?1 AND journal_id NOT IN
+                 (SELECT journal_id FROM node_journals WHERE node_id = ?1
+                  ORDER BY replaced_at DESC, journal_id LIMIT ?2)",
+            args![node, JOURNALS_KEPT],
+        )?;
+    }
+    let sql = "SELECT acked_event_seq FROM node_journals WHERE node_id = ?1 AND journal_id = ?2";
+    Ok(tx.query_opt(sql, args![node, journal], |row| row.take())?.unwrap_or(0))
 }
 
 fn record_hello(tx: &mut Tx<'_>, node: &NodeId, hello: &Hello) -> Result<(), StoreError> {

@@ -55,6 +55,24 @@ fn events_are_stored_once_and_acknowledged_cumulatively() {
 }
 
 #[test]
+fn an_old_journal_that_comes_late_does_not_make_events_be_stored_twice() {
+    let (world, node) = World::with_session();
+    let none = Handlers::default();
+    let of = |epoch: u64, journal: &str, seqs: &[u64]| {
+        let events = seqs.iter().map(|seq| event(*seq, report(&node, "daemon.started"))).collect();
+        let batch = EventBatch { journal_id: JournalId::new(journal), events };
+        world.run(|tx| events::ingest_events(tx, &none, &node, epoch, &batch))
+    };
+    assert_eq!(of(1, "journal-1", &[1, 2]), Some(2));
+    assert_eq!(world.connect(&node, "boot-1", "journal-2"), 2);
+    assert_eq!(of(2, "journal-2", &[1, 2, 3]), Some(3));
+    assert_eq!(world.connect(&node, "boot-1", "journal-1"), 3, "a process that is gone, late");
+    assert_eq!(world.connect(&node, "boot-1", "journal-2"), 4);
+    assert_eq!(of(4, "journal-2", &[3, 4]), Some(4));
+    assert_eq!(world.count("node.event"), 6);
+}
+
+#[test]
 fn the_welcome_of_the_same_journal_knows_the_acknowledged_event_and_a_new_one_starts_over() {
     let (world, node) = World::with_session();
     ingest(&world, &Handlers::default(), &node, 1, vec![event(1, report(&node, "daemon.started"))]);

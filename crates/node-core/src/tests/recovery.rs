@@ -198,3 +198,42 @@ fn a_sweep_runs_by_itself_once_the_time_is_known() {
     node.pass(limits::JOURNAL_DONE_KEPT_MS + 3_600_000);
     assert!(node.disk.entry(&CommandId::new("c1")).is_none());
 }
+
+/// It would wait for its timeout: the control plane takes `BUSY` only for what was never accepted.
+#[test]
+fn an_interrupted_command_needs_no_new_room_in_a_full_journal() {
+    let events_max = 3;
+    let small = |disk, incarnation| Node::on(disk, "boot1", incarnation, |config| config.limits.events_max = events_max);
+    let mut node = small(fresh_disk(), "inc1").up();
+    let again = command("c1", Kind::DiagNvml);
+    let late = CommandBody { not_after: Some(ServerTimeMs(T0 + 100_000)), ..command("c2", Kind::DiagNvml) };
+    node.deliver(&again);
+    node.deliver(&late);
+    let mut node = small(node.disk, "inc2");
+    node.now = node.now.plus(200_000);
+    let mut node = node.up();
+    for _ in 0..events_max {
+        let (class, kind) = (EventClass::Transition, "full".to_owned());
+        node.input(Input::Observed { class, kind, attributes: vec![], body: None });
+    }
+    node.sent.clear();
+    node.deliver(&command("c3", Kind::DiagNvml));
+    node.deliver(&again);
+    node.expect_updates(&["c3 BUSY", "c1 ACKED", "c1 RUNNING"]);
+    node.deliver(&late);
+    node.expect_updates(&["c2 rejected EXPIRED| signed"]);
+}
+
+#[test]
+fn a_sweep_leaves_what_this_process_has_just_taken_up_again() {
+    let mut node = Node::new().up();
+    let body = CommandBody { not_after: Some(ServerTimeMs(i64::MAX)), ..command("c1", Kind::DiagNvml) };
+    node.deliver(&body);
+    let mut node = node.crash("boot1", "inc2").up();
+    node.slow_disk = true;
+    node.now = node.now.plus(limits::JOURNAL_DONE_KEPT_MS);
+    node.deliver(&body);
+    node.pass(3_600_000);
+    while node.sync_one() {}
+    assert!(node.disk.entry(&body.id).is_some(), "it is this process's own");
+}
