@@ -350,7 +350,9 @@ impl<O: Outside> Engine<O> {
     /// nobody can fill a journal for a week with commands that never were valid.
     fn evict_refusals(&mut self) {
         let refused = self.journal.entries().filter(|(_, entry)| {
-            entry.accepted.is_none() && matches!(&entry.state, EntryState::Done(done) if done.acked)
+            // A cancellation stays: whatever comes late must find it.
+            let EntryState::Done(done) = &entry.state else { return false };
+            entry.accepted.is_none() && done.acked && done.settled.outcome == Outcome::Rejected
         });
         let ids: Vec<CommandId> = refused.map(|(id, _)| id.clone()).collect();
         if !ids.is_empty() {

@@ -190,7 +190,8 @@ impl World {
             {
                 Some("its effect may have happened")
             }
-            CommandState::Rejected if !command.result_changed && command.started > 0 && !command.retry_safe() => {
+            // A full journal forgets refusals, and a gateway may first forge a command and then repeat it.
+            CommandState::Rejected if is_believed && command.started > 0 && !command.retry_safe() => {
                 Some("its effect may have happened")
             }
             _ => None,

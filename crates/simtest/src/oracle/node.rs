@@ -7,7 +7,7 @@ use crate::outside::{IMPLEMENTED, gpus};
 use crate::world::World;
 use model::frame::{AgentFrame, CommandUpdate, UpdateState};
 use model::limits::JOURNAL_DONE_KEPT_MS;
-use model::{CommandId, Kind, RejectReason, ServerTimeMs};
+use model::{CommandId, Kind, Outcome, RejectReason, ServerTimeMs};
 use node_core::{Decision, EntryState, JournalState, Mutation, Work};
 use std::collections::BTreeSet;
 use stdx::clock::Instant;
@@ -321,7 +321,8 @@ fn may_be_forgotten(journal: &JournalState, id: &CommandId, acked: bool, process
     let Some(entry) = journal.entry(id) else { return true };
     let is_old = |at: ServerTimeMs| server_now + SLACK_MS - at.0 >= JOURNAL_DONE_KEPT_MS as i64;
     match (&entry.state, &entry.accepted) {
-        (EntryState::Done(done), None) => done.acked || acked,
+        (EntryState::Done(done), None) if done.settled.outcome == Outcome::Rejected => done.acked || acked,
+        (EntryState::Done(done), None) => (done.acked || acked) && is_old(done.at),
         (EntryState::Done(done), Some(_)) => (done.acked || acked) && is_old(done.at),
         (_, Some(accepted)) => accepted.incarnation != process.incarnation && is_old(accepted.at),
         (_, None) => false,
