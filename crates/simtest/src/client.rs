@@ -67,7 +67,8 @@ impl World {
             hardware_key: None,
         };
         if self.faulty(self.plan.store_fails_per_1k, 1000) {
-            let failed = self.store.run_failing_commit(|tx| join::redeem_token(tx, &token, &SECRET_SHA256, &csr, &facts));
+            let failed =
+                self.store.run_failing_commit(|tx| join::redeem_token(tx, &token, &SECRET_SHA256, &csr, &facts));
             return self.require(failed.is_err(), || "a commit that failed has an answer".to_owned());
         }
         let redeemed = self.read(|tx| join::redeem_token(tx, &token, &SECRET_SHA256, &csr, &facts));
@@ -158,7 +159,8 @@ impl World {
     fn enqueue(&mut self, node: usize, kind: &str, min_generation: u64, not_after_in_ms: i64) {
         let number = self.known.commands.len();
         let is_invalid = self.faulty(1, 60);
-        let gpus: Vec<String> = (0..self.rng.random_range(1..=2)).map(|_| self.rng.random_range(0..4)).map(gpu).collect();
+        let gpus: Vec<String> =
+            (0..self.rng.random_range(1..=2)).map(|_| self.rng.random_range(0..4)).map(gpu).collect();
         let mut gpu_uuids = gpus;
         gpu_uuids.dedup();
         let payload = if kind == Kind::GpuReset.name() {
@@ -450,4 +452,3 @@ fn populate(tx: &mut Tx<'_>, tenant_controlled: bool) -> Result<(), StoreError> 
     }
     Ok(())
 }
-

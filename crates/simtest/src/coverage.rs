@@ -54,12 +54,15 @@ pub fn decision_name(decision: &Decision) -> String {
         Decision::Accepted { again: false, .. } => "accepted".to_owned(),
         Decision::Accepted { again: true, .. } => "accepted again".to_owned(),
         Decision::Rejected { reason, .. } => format!("rejected {reason}"),
-        Decision::Busy { why, .. } => format!("busy {}", match why {
-            Busy::NoCredit => "no credit",
-            Busy::JournalFull => "journal full",
-            Busy::TooManyDeferred => "too many deferred",
-            Busy::Undecodable => "undecodable",
-        }),
+        Decision::Busy { why, .. } => format!(
+            "busy {}",
+            match why {
+                Busy::NoCredit => "no credit",
+                Busy::JournalFull => "journal full",
+                Busy::TooManyDeferred => "too many deferred",
+                Busy::Undecodable => "undecodable",
+            }
+        ),
         Decision::Deferred { .. } => "deferred".to_owned(),
         Decision::Reattached { .. } => "reattached".to_owned(),
         Decision::Resent { .. } => "resent".to_owned(),

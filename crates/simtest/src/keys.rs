@@ -77,10 +77,8 @@ fn new_fleet() -> Bundle {
 fn node_keys(fleet: &Bundle, foreign: &Bundle, slot: usize) -> NodeKeys {
     let token = TokenId::new(format!("jt_{slot}"));
     let csr = stdx::hex::sha256(format!("certificate request {slot}").as_bytes());
-    let node_id = NodeId::new(format!(
-        "node_{}",
-        stdx::id::derive(&["join", token.as_str(), &stdx::hex::encode(&csr)])
-    ));
+    let node_id =
+        NodeId::new(format!("node_{}", stdx::id::derive(&["join", token.as_str(), &stdx::hex::encode(&csr)])));
     let key = KeyPair::generate();
     let kinds: Vec<String> = model::Kind::allowed_for(Role::Node).map(str::to_owned).collect();
     let request = NodeRequest { node_id: &node_id, role: Role::Node, allowed_kinds: &kinds, public_key: key.public() };

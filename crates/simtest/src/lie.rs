@@ -111,8 +111,11 @@ impl World {
 
     fn change_result(&mut self, node: usize, update: &mut CommandUpdate) {
         let own = self.nodes[node].id();
-        let is_attested =
-            self.known.commands.get(&update.command_id).is_some_and(|command| command.attested && command.new.node == *own);
+        let is_attested = self
+            .known
+            .commands
+            .get(&update.command_id)
+            .is_some_and(|command| command.attested && command.new.node == *own);
         let UpdateState::Done(settled) = &mut update.state else { return };
         if !is_attested {
             return;
@@ -191,8 +194,13 @@ impl World {
 
     /// A command with a signature that does not hold, or over other words.
     fn lie_forged(&mut self, n: usize, conn: u64) {
-        let own: Vec<CommandId> =
-            self.known.commands.values().filter(|command| command.node == n).map(|command| command.new.id.clone()).collect();
+        let own: Vec<CommandId> = self
+            .known
+            .commands
+            .values()
+            .filter(|command| command.node == n)
+            .map(|command| command.new.id.clone())
+            .collect();
         let Some(id) = self.pick(&own) else { return };
         let Some(mut signed) = self.known.commands.get(&id).and_then(|command| command.signed.last().cloned()) else {
             return;

@@ -601,7 +601,11 @@ impl World {
         match frame {
             GatewayFrame::Command(_) => {
                 if let Some((id, is_genuine)) = genuine {
-                    if is_genuine { node.genuine.insert(id) } else { node.forged.insert(id) };
+                    if is_genuine {
+                        node.genuine.insert(id)
+                    } else {
+                        node.forged.insert(id)
+                    };
                 }
             }
             GatewayFrame::Cancel { command_id, .. } => {
@@ -613,7 +617,9 @@ impl World {
                 process.welcomed = signed.and_then(|signed| genuine_time(&self.statements, signed));
             }
             GatewayFrame::HeartbeatAck { server_time, .. } if process.engine.session_epoch().is_some() => {
-                if let Some(stated) = server_time.signed.as_ref().and_then(|signed| genuine_time(&self.statements, signed)) {
+                if let Some(stated) =
+                    server_time.signed.as_ref().and_then(|signed| genuine_time(&self.statements, signed))
+                {
                     process.hears_time(stated, now);
                 }
             }
@@ -664,4 +670,3 @@ fn observed(class: EventClass, kind: &str) -> Input {
 fn transition(kind: &str) -> Input {
     observed(EventClass::Transition, kind)
 }
-

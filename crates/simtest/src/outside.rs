@@ -31,8 +31,7 @@ pub struct SimOutside {
 impl SimOutside {
     pub fn new(node: &'static NodeKeys, leaf: Vec<u8>, bundle: &Signed, seed: u64) -> Self {
         let rng = SmallRng::seed_from_u64(seed);
-        let mut outside =
-            Self { node, leaf, version: 0, command_roots: Vec::new(), bundle_body: Vec::new(), rng };
+        let mut outside = Self { node, leaf, version: 0, command_roots: Vec::new(), bundle_body: Vec::new(), rng };
         outside.adopt_bundle(bundle);
         outside
     }

@@ -21,7 +21,13 @@ pub struct Trace {
 impl Trace {
     pub fn new() -> Self {
         // The offset basis of FNV-1a.
-        Self { digest: 0xcbf2_9ce4_8422_2325, count: 0, kept: VecDeque::new(), kept_max: LINES_KEPT, line: String::new() }
+        Self {
+            digest: 0xcbf2_9ce4_8422_2325,
+            count: 0,
+            kept: VecDeque::new(),
+            kept_max: LINES_KEPT,
+            line: String::new(),
+        }
     }
 
     /// Keeps as good as everything.
@@ -38,7 +44,8 @@ impl Trace {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
         self.count += 1;
-        let mut slot = if self.kept.len() == self.kept_max { self.kept.pop_front().unwrap_or_default() } else { String::new() };
+        let mut slot =
+            if self.kept.len() == self.kept_max { self.kept.pop_front().unwrap_or_default() } else { String::new() };
         slot.clear();
         slot.push_str(&self.line);
         self.kept.push_back(slot);

@@ -28,7 +28,9 @@ impl World {
         let fails = self.faulty(1, 12);
         let size = self.result_size();
         let pause = self.around(self.plan.work_ms / 2 + 1);
-        let Some(running) = self.nodes[n].process.as_mut().and_then(|process| process.works.get_mut(id)) else { return };
+        let Some(running) = self.nodes[n].process.as_mut().and_then(|process| process.works.get_mut(id)) else {
+            return;
+        };
         let (step, kind, is_cancelled) = (running.step, running.work.kind, running.is_cancelled);
         running.step += 1;
         let payload = running.work.payload.clone();

@@ -390,7 +390,8 @@ fn every_operation_runs_on_a_real_store() {
 fn welcome_carries_the_trust_bundle_and_the_signed_time_as_stored() {
     let mut bench = Bench::new();
     bench.input(Input::Tick);
-    let signed = |byte: u8| Signed { body: vec![byte; 3], kid: "k".into(), chain: vec![vec![byte]], signature: vec![byte; 64] };
+    let signed =
+        |byte: u8| Signed { body: vec![byte; 3], kid: "k".into(), chain: vec![vec![byte]], signature: vec![byte; 64] };
     let facts = Facts { server_time: Some(signed(1)), trust_bundle: Some(signed(2)), now: ServerTimeMs(5) };
     bench.answer("Facts", Ok(StoreReply::Facts(facts)));
     bench.open(1, "n1");

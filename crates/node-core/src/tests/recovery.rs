@@ -203,7 +203,8 @@ fn a_sweep_runs_by_itself_once_the_time_is_known() {
 #[test]
 fn an_interrupted_command_needs_no_new_room_in_a_full_journal() {
     let events_max = 3;
-    let small = |disk, incarnation| Node::on(disk, "boot1", incarnation, |config| config.limits.events_max = events_max);
+    let small =
+        |disk, incarnation| Node::on(disk, "boot1", incarnation, |config| config.limits.events_max = events_max);
     let mut node = small(fresh_disk(), "inc1").up();
     let again = command("c1", Kind::DiagNvml);
     let late = CommandBody { not_after: Some(ServerTimeMs(T0 + 100_000)), ..command("c2", Kind::DiagNvml) };

@@ -22,9 +22,8 @@ impl World {
     /// A settled row stays as it is, and was settled for a reason.
     pub(crate) fn check_rows(&mut self) {
         for row in self.all_rows() {
-            let ended = row.state.is_terminal().then(|| {
-                (row.state, row.code.clone(), row.settled_at.map_or(0, |at| at.0))
-            });
+            let ended =
+                row.state.is_terminal().then(|| (row.state, row.code.clone(), row.settled_at.map_or(0, |at| at.0)));
             let Some(command) = self.known.commands.get(&row.id) else {
                 self.fail(format!("a command {} that nobody made", row.id));
                 return;
@@ -47,7 +46,8 @@ impl World {
     }
 
     fn ended(&mut self, row: &CommandRow) {
-        let name = if row.code.is_empty() { row.state.name().to_owned() } else { format!("{} {}", row.state, row.code) };
+        let name =
+            if row.code.is_empty() { row.state.name().to_owned() } else { format!("{} {}", row.state, row.code) };
         self.coverage.hit("settled", &name);
         self.note(format_args!("{} {} settled {name}", row.id, row.kind));
         let Some(command) = self.known.commands.get(&row.id) else { return };
@@ -161,7 +161,8 @@ impl World {
     /// When nothing waits any more.
     pub(crate) fn check_end(&mut self) {
         let ids: Vec<CommandId> = self.known.commands.keys().cloned().collect();
-        let rows: BTreeMap<CommandId, CommandRow> = self.all_rows().into_iter().map(|row| (row.id.clone(), row)).collect();
+        let rows: BTreeMap<CommandId, CommandRow> =
+            self.all_rows().into_iter().map(|row| (row.id.clone(), row)).collect();
         for id in ids {
             if let (Some(row), Some(command)) = (rows.get(&id), self.known.commands.get(&id)) {
                 let why = self.effects(row, command).or_else(|| self.result_arrived(row, command));
@@ -208,12 +209,18 @@ impl World {
         let stored = self.read(|tx| commands::result(tx, &row.id));
         match stored {
             Some(stored) => {
-                let is_known = command.outcomes.iter().any(|known| known.outcome == stored.outcome && known.result == stored.result);
+                let is_known = command
+                    .outcomes
+                    .iter()
+                    .any(|known| known.outcome == stored.outcome && known.result == stored.result);
                 (!is_known).then_some("its node made another result durable")
             }
             None => {
                 let by_itself = [FailCode::Timeout.name(), FailCode::JournalLost.name(), "rebooted"];
-                let is_ruled = by_itself.contains(&row.code.as_str()) || command.replayed || node.forged.contains(&row.id) || durable.outcome == model::Outcome::Cancelled;
+                let is_ruled = by_itself.contains(&row.code.as_str())
+                    || command.replayed
+                    || node.forged.contains(&row.id)
+                    || durable.outcome == model::Outcome::Cancelled;
                 (!is_ruled).then_some("the result its node made durable was lost")
             }
         }
@@ -270,7 +277,8 @@ impl World {
                 faults.push(format!("events of {journal} are stored out of order or twice: {seqs:?}"));
             }
             let in_gap = |seq: u64| {
-                gaps.get(journal.as_str()).is_some_and(|gaps| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq)))
+                gaps.get(journal.as_str())
+                    .is_some_and(|gaps| gaps.iter().any(|(first, last)| (*first..=*last).contains(&seq)))
             };
             let newest = seqs.last().copied().unwrap_or(0);
             let lost = events.written.keys().find(|seq| {

@@ -60,7 +60,13 @@ impl World {
         }
     }
 
-    fn may_accept(&mut self, n: usize, process: &mut Process, id: &CommandId, now: Instant) -> Result<(), &'static str> {
+    fn may_accept(
+        &mut self,
+        n: usize,
+        process: &mut Process,
+        id: &CommandId,
+        now: Instant,
+    ) -> Result<(), &'static str> {
         let command = self.known.commands.get(id).ok_or("nobody made it")?;
         let node = &self.nodes[n];
         let is_late = process.time_at_least(now).is_none_or(|time| time > command.not_after);
@@ -145,7 +151,8 @@ impl World {
         let is_marked =
             durable.is_some_and(|entry| matches!(&entry.state, EntryState::Running { boot_id } if *boot_id == boot));
         let in_lane = process.works.values().filter(|running| running.work.lane == work.lane).count();
-        let wanted: BTreeSet<String> = if work.kind == Kind::GpuReset { gpus(&work.payload) } else { Vec::new() }.into_iter().collect();
+        let wanted: BTreeSet<String> =
+            if work.kind == Kind::GpuReset { gpus(&work.payload) } else { Vec::new() }.into_iter().collect();
         let held = process.works.values().filter(|running| running.work.kind == Kind::GpuReset);
         let collides = held.flat_map(|running| gpus(&running.work.payload)).any(|gpu| wanted.contains(&gpu));
         let is_late = process.time_at_least(now);
@@ -264,7 +271,9 @@ impl World {
                 }
                 Mutation::ResultsAcked(ids) => acked.extend(ids),
                 Mutation::Swept(ids) => {
-                    let early = ids.iter().find(|id| !may_be_forgotten(before, id, acked.contains(*id), process, self.server_now()));
+                    let early = ids
+                        .iter()
+                        .find(|id| !may_be_forgotten(before, id, acked.contains(*id), process, self.server_now()));
                     if let Some(id) = early.cloned() {
                         self.fail(format!("n{n} forgets {id} too early"));
                     }
@@ -274,7 +283,8 @@ impl World {
                     process.open.remove(id);
                     process.refused.remove(id);
                     let earlier = before.entry(id).map(|entry| &entry.state);
-                    let contradicts = matches!(earlier, Some(EntryState::Done(done)) if done.settled.outcome != settled.outcome);
+                    let contradicts =
+                        matches!(earlier, Some(EntryState::Done(done)) if done.settled.outcome != settled.outcome);
                     self.require(!contradicts, || format!("n{n} settles {id} twice"));
                 }
                 Mutation::Event(event) => {
@@ -306,8 +316,9 @@ impl World {
             }
             Mutation::EventsDropped(seqs) => {
                 let events = self.known.events.entry(journal.clone()).or_default();
-                let all_metrics =
-                    seqs.iter().all(|seq| events.written.get(seq).is_none_or(|class| *class == model::EventClass::Metric));
+                let all_metrics = seqs
+                    .iter()
+                    .all(|seq| events.written.get(seq).is_none_or(|class| *class == model::EventClass::Metric));
                 events.dropped.extend(seqs);
                 self.require(all_metrics, || format!("n{n} drops an event that is no metric"));
             }

@@ -39,7 +39,9 @@ impl World {
             GatewayFrame::Welcome(welcome) => {
                 let accepted = self.known.epochs.get(self.nodes[node].id()).copied().unwrap_or(0);
                 let epoch = welcome.session_epoch;
-                self.require(epoch <= accepted, || format!("g{gate} welcomes n{node} to {epoch}, stored is {accepted}"));
+                self.require(epoch <= accepted, || {
+                    format!("g{gate} welcomes n{node} to {epoch}, stored is {accepted}")
+                });
             }
             GatewayFrame::Ack(ack) => self.is_stored(gate, node, ack),
             _ => {}
@@ -55,7 +57,9 @@ impl World {
         }
         if let Some((journal, seq)) = &ack.events {
             let stored = self.known.events.get(journal).map_or(0, |events| events.stored);
-            self.require(*seq <= stored, || format!("g{gate} acknowledges event {seq} of {journal}, stored is {stored}"));
+            self.require(*seq <= stored, || {
+                format!("g{gate} acknowledges event {seq} of {journal}, stored is {stored}")
+            });
         }
     }
 
