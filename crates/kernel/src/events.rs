@@ -6,9 +6,10 @@
 
 use crate::db::{StoreError, Tx, args};
 use crate::outbox::{self, EventRow};
-use model::frame::{Event, EventBatch, Report, Signed};
+use model::frame::{Any, Event, EventBatch, Report, Signed};
 use model::limits::COUNTER_MAX;
 use model::{JournalId, NodeId, TenantId};
+use proto::v1;
 use serde_json::{Value, json};
 
 /// Why a handler could not do its work. Its writes are undone; the stream goes on.
@@ -136,8 +137,30 @@ fn describe(event: &Event, report: &Report) -> Value {
     json!({
         "seq": event.seq, "class": event.class.name(), "kind": report.kind, "attributes": attributes,
         "bodyType": report.body.as_ref().map(|body| &body.type_url),
+        "body": report.body.as_ref().and_then(attested_body),
         "observedAtMs": report.observed_at.0, "signed": event.node_sig.is_some(),
     })
+}
+
+/// What an attested report says, for readers; nothing is believed by being shown.
+fn attested_body(body: &Any) -> Option<Value> {
+    if let Ok(bound) = proto::unpack::<v1::AllocationBound>(body) {
+        return Some(json!({
+            "allocationId": bound.allocation_id, "reservationId": bound.reservation_id,
+            "cdiDevices": bound.cdi_devices, "generation": bound.generation,
+        }));
+    }
+    if let Ok(released) = proto::unpack::<v1::AllocationReleased>(body) {
+        return Some(json!({
+            "allocationId": released.allocation_id, "reservationId": released.reservation_id,
+            "generation": released.generation,
+        }));
+    }
+    let failed = proto::unpack::<v1::AllocationFailed>(body).ok()?;
+    Some(json!({
+        "allocationId": failed.allocation_id, "reservationId": failed.reservation_id, "reason": failed.reason,
+        "message": failed.message, "generation": failed.generation,
+    }))
 }
 
 fn publish(tx: &mut Tx<'_>, source: &Source<'_>, topic: &str, mut payload: Value) -> Result<(), StoreError> {

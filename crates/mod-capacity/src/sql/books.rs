@@ -164,10 +164,11 @@ fn take_host(tx: &mut Tx<'_>, node: &NodeId, limits: &Limits) -> Result<(), Book
 /// `false` when it has ended already.
 pub(super) fn end(tx: &mut Tx<'_>, id: &AllocationId, by: EndedBy) -> Result<bool, StoreError> {
     let now = tx.now()?;
+    // Taken and checked in one statement: a booking ends once, whoever else wants to end it.
     let found = tx.query_opt(
-        "SELECT reservation_id, node_id, devices, vcpu, memory_bytes, hugepages_1gi FROM capacity_allocations
-         WHERE id = ?1 AND ended_at IS NULL",
-        args![id],
+        "UPDATE capacity_allocations SET ended_at = ?2, ended_by = ?3, wanted = 0 WHERE id = ?1 AND ended_at IS NULL
+         RETURNING reservation_id, node_id, devices, vcpu, memory_bytes, hugepages_1gi",
+        args![id, now, by.name()],
         |row| {
             let (reservation, node) = (row.take::<ReservationId>()?, row.take::<NodeId>()?);
             let devices = encode::read_devices(&row.take::<String>()?)?;
@@ -183,10 +184,6 @@ pub(super) fn end(tx: &mut Tx<'_>, id: &AllocationId, by: EndedBy) -> Result<boo
         "UPDATE capacity_nodes SET vcpu_booked = vcpu_booked - ?2, memory_booked = memory_booked - ?3,
              hugepages_booked = hugepages_booked - ?4 WHERE node_id = ?1",
         args![node, vcpu, memory, hugepages],
-    )?;
-    tx.execute(
-        "UPDATE capacity_allocations SET ended_at = ?2, ended_by = ?3, wanted = 0 WHERE id = ?1",
-        args![id, now, by.name()],
     )?;
     tx.execute("DELETE FROM capacity_reports WHERE allocation_id = ?1", args![id])?;
     forget_vanished(tx, &node)?;

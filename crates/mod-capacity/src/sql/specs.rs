@@ -17,6 +17,24 @@ use model::{AllocationId, NodeId, ReservationId};
 /// apart from its status.
 const SILENT_MS: i64 = 60_000;
 
+/// Read through the index of allocations that are being dropped.
+const DROPPED: &str = "SELECT a.id, a.failed FROM capacity_allocations a
+         JOIN nodes n ON n.id = a.node_id JOIN capacity_nodes c ON c.node_id = a.node_id
+         WHERE a.ended_at IS NULL AND a.wanted = 0 AND (a.failed = 1 OR a.bound = 0)
+             AND a.drop_generation <= n.observed_generation AND n.observed_generation <= c.spec_generation
+             AND NOT EXISTS (SELECT 1 FROM capacity_reports r WHERE r.allocation_id = a.id)
+         ORDER BY a.id LIMIT ?1";
+
+/// Read through the index of allocations that are not bound.
+const SILENT: &str = "SELECT a.id, a.node_id, a.reservation_id, a.attempt, a.silent_since FROM capacity_allocations a
+         JOIN nodes n ON n.id = a.node_id JOIN capacity_nodes c ON c.node_id = a.node_id
+         JOIN node_sessions s ON s.node_id = a.node_id
+         WHERE a.ended_at IS NULL AND a.wanted = 1 AND a.bound = 0 AND a.spec_generation <= n.observed_generation
+             AND n.observed_generation <= c.spec_generation AND s.state <> 'closed'
+             AND (a.silent_since IS NULL OR a.silent_since <= ?2)
+             AND NOT EXISTS (SELECT 1 FROM capacity_reports r WHERE r.allocation_id = a.id)
+         ORDER BY a.id LIMIT ?1";
+
 /// What a node's spec is to hold, by allocation: every reservation that is placing, binding or active
 /// there.
 pub fn device_assignments(tx: &mut Tx<'_>, node: &NodeId) -> Result<Vec<DeviceAssignment>, StoreError> {
@@ -89,16 +107,7 @@ pub fn spec_written(tx: &mut Tx<'_>, node: &NodeId, generation: u64) -> Result<(
 ///
 /// A bound one waits for the node's own report.
 pub fn end_dropped(tx: &mut Tx<'_>, limit: u32) -> Result<usize, StoreError> {
-    let done: Vec<(AllocationId, bool)> = tx.query(
-        "SELECT a.id, a.failed FROM capacity_allocations a
-         JOIN nodes n ON n.id = a.node_id JOIN capacity_nodes c ON c.node_id = a.node_id
-         WHERE a.ended_at IS NULL AND a.wanted = 0 AND (a.failed = 1 OR a.bound = 0)
-             AND a.drop_generation <= n.observed_generation AND n.observed_generation <= c.spec_generation
-             AND NOT EXISTS (SELECT 1 FROM capacity_reports r WHERE r.allocation_id = a.id)
-         ORDER BY a.id LIMIT ?1",
-        args![limit],
-        |row| Ok((row.take()?, row.take()?)),
-    )?;
+    let done: Vec<(AllocationId, bool)> = tx.query(DROPPED, args![limit], |row| Ok((row.take()?, row.take()?)))?;
     for (id, failed) in &done {
         books::end(tx, id, if *failed { EndedBy::Failed } else { EndedBy::Unbound })?;
     }
@@ -110,18 +119,10 @@ pub fn end_dropped(tx: &mut Tx<'_>, limit: u32) -> Result<usize, StoreError> {
 /// will not come. Returns how many.
 pub fn replace_silent(tx: &mut Tx<'_>, limit: u32) -> Result<usize, StoreError> {
     let now = tx.now()?;
-    let silent: Vec<(AllocationId, NodeId, ReservationId, u32, Option<i64>)> = tx.query(
-        "SELECT a.id, a.node_id, a.reservation_id, a.attempt, a.silent_since FROM capacity_allocations a
-         JOIN nodes n ON n.id = a.node_id JOIN capacity_nodes c ON c.node_id = a.node_id
-         JOIN node_sessions s ON s.node_id = a.node_id
-         WHERE a.ended_at IS NULL AND a.wanted = 1 AND a.bound = 0 AND a.spec_generation <= n.observed_generation
-             AND n.observed_generation <= c.spec_generation AND s.state <> 'closed'
-             AND (a.silent_since IS NULL OR a.silent_since <= ?2)
-             AND NOT EXISTS (SELECT 1 FROM capacity_reports r WHERE r.allocation_id = a.id)
-         ORDER BY a.id LIMIT ?1",
-        args![limit, now.plus(-SILENT_MS)],
-        |row| Ok((row.take()?, row.take()?, row.take()?, row.take()?, row.take()?)),
-    )?;
+    let silent: Vec<(AllocationId, NodeId, ReservationId, u32, Option<i64>)> =
+        tx.query(SILENT, args![limit, now.plus(-SILENT_MS)], |row| {
+            Ok((row.take()?, row.take()?, row.take()?, row.take()?, row.take()?))
+        })?;
     let mut replaced = 0;
     for (id, node, reservation, attempt, since) in silent {
         if since.is_none() {
@@ -133,4 +134,35 @@ pub fn replace_silent(tx: &mut Tx<'_>, limit: u32) -> Result<usize, StoreError> 
         replaced += 1;
     }
     Ok(replaced)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::world::World;
+
+    /// Which index each table is read through, with `limit` and, where it is asked for, a time.
+    fn plan(sql: &str) -> String {
+        let world = World::new(1);
+        let explain = format!("EXPLAIN QUERY PLAN {sql}");
+        let (limit, time) = (10u32, 0i64);
+        let all = args![limit, time];
+        let args = if sql.contains("?2") { all } else { &all[..1] };
+        let lines = world.run(|tx| {
+            tx.query(&explain, args, |row| {
+                let _: (i64, i64, i64) = (row.take()?, row.take()?, row.take()?);
+                row.take::<String>()
+            })
+        });
+        lines.join("\n")
+    }
+
+    #[test]
+    fn periodic_queries_are_flat_in_what_is_at_rest() {
+        for (sql, index) in [(DROPPED, "capacity_allocations_dropping"), (SILENT, "capacity_allocations_unbound")] {
+            let plan = plan(sql);
+            assert!(plan.starts_with(&format!("SCAN a USING INDEX {index}")), "{plan}");
+            assert!(!plan.contains("SCAN n") && !plan.contains("SCAN c") && !plan.contains("SCAN r"), "{plan}");
+        }
+    }
 }

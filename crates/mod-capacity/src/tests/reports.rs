@@ -311,3 +311,24 @@ fn a_release_that_no_longer_knows_its_reservation_counts() {
     world.verify(10, &Verdict::Genuine);
     assert_eq!(world.state(&id), Released);
 }
+
+#[test]
+fn an_event_shows_its_attested_report_decoded() {
+    let mut world = World::new(1);
+    let id = binding(&mut world, 1);
+    world.nodes[0].converge(false);
+    world.release(&id, false);
+    world.reconcile(0);
+    world.deliver(0);
+    world.nodes[0].converge(false);
+    let failed =
+        v1::AllocationFailed { allocation_id: "alloc_x".into(), reason: "overlap".into(), ..Default::default() };
+    world.nodes[0].event("allocationFailed", &failed);
+    world.report_events(0, 10);
+    let events: Vec<_> = world.published().into_iter().filter(|event| event.topic == "node.event").collect();
+    let body = |index: usize, field: &str| events[index].payload["body"][field].clone();
+    assert_eq!(body(0, "reservationId"), id.as_str());
+    assert_eq!(body(0, "cdiDevices")[0], "bcd.dev/gpu=GPU-00000000-0000-0000-0000-000000000000");
+    assert_eq!((body(1, "reservationId"), body(1, "generation")), (id.as_str().into(), 2.into()));
+    assert_eq!(body(2, "reason"), "overlap");
+}

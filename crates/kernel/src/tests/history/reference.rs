@@ -210,8 +210,13 @@ impl Reference {
                 if command.state.accepts(to) {
                     command.state = to;
                     command.unsent_report |= was_pending;
-                    // Without any session there is no journal to note.
-                    command.sent_to = command.sent_to.or(Some((here.0, if seen { here.1 } else { 0 })));
+                    // Without any session there is no journal to note; a later report notes it.
+                    let journal = if seen { here.1 } else { 0 };
+                    command.sent_to = match command.sent_to {
+                        Some((boot, 0)) => Some((boot, journal)),
+                        Some(noted) => Some(noted),
+                        None => Some((here.0, journal)),
+                    };
                 }
             }
             Report::Busy if command.state == CommandState::Dispatched => {
