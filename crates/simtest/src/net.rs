@@ -190,7 +190,7 @@ impl World {
         self.at(at, Event::ToAgent { conn, bytes });
     }
 
-    pub(crate) fn to_gateway(&mut self, conn: u64, bytes: Vec<u8>) {
+    pub(crate) fn arrive_at_gateway(&mut self, conn: u64, bytes: Vec<u8>) {
         let Some(link) = self.conns.get(&conn).filter(|link| !link.is_cut) else { return };
         let (gate, life) = (link.gate, link.life);
         if self.gates[gate].is_paused(self.now) {
@@ -249,7 +249,7 @@ impl World {
         frame
     }
 
-    pub(crate) fn to_agent(&mut self, conn: u64, bytes: &[u8]) {
+    pub(crate) fn arrive_at_agent(&mut self, conn: u64, bytes: &[u8]) {
         let Some(link) = self.conns.get(&conn).filter(|link| !link.is_cut && link.agent_open) else { return };
         let (node, pid) = (link.node, link.pid);
         let input = match proto::decode_gateway_frame(bytes) {
