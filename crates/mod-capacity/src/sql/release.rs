@@ -50,7 +50,7 @@ pub fn release(tx: &mut Tx<'_>, id: &ReservationId, release: &Release) -> Result
     if release.node_lost {
         end_all(tx, id)?;
     }
-    Ok(reservations::get_reservation(tx, id)?.ok_or(ReleaseError::NoSuch)?)
+    reservations::get_reservation(tx, id)?.ok_or(ReleaseError::NoSuch)
 }
 
 /// The spec of the node is to name the allocation no longer. Its booking stands.
