@@ -134,12 +134,15 @@ fn ingest(tx: &mut Tx<'_>, handlers: &Handlers, source: &Source<'_>, event: &Eve
 fn describe(event: &Event, report: &Report) -> Value {
     let attributes: serde_json::Map<String, Value> =
         report.attributes.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({
+    let mut payload = json!({
         "seq": event.seq, "class": event.class.name(), "kind": report.kind, "attributes": attributes,
         "bodyType": report.body.as_ref().map(|body| &body.type_url),
-        "body": report.body.as_ref().and_then(attested_body),
         "observedAtMs": report.observed_at.0, "signed": event.node_sig.is_some(),
-    })
+    });
+    if let Some(body) = report.body.as_ref().and_then(attested_body) {
+        payload["body"] = body;
+    }
+    payload
 }
 
 /// What an attested report says, for readers; nothing is believed by being shown.
